@@ -27,7 +27,7 @@ from postroom.core.records import NOWHERE, Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Effects
-from postroom.desk.outbox import HOME
+from postroom.desk.proposals import HOME
 from postroom.desk.recorder import Call
 from postroom.vault import folders
 from postroom.wiring.desk import clock, open_desk
@@ -83,7 +83,7 @@ class Office:
         (home / "config" / "postroom" / "postroom.toml").write_text(settings)
         self.home = home
         self.config = load(environment(home), home, home)
-        self.desk = open_desk(self.config, home / "state", stack, tools=tools)
+        self.desk = open_desk(self.config, home / "state", stack, effects=tools)
         self._numbers = count()
 
     def letter(self) -> Letter:
@@ -103,7 +103,7 @@ class Office:
 
     def propose(self, letter: Letter) -> Entry:
         """Let an agent ask for it."""
-        return self.desk.post(Call("send_email", AGENT), letter)
+        return self.desk.calls.post(Call("send_email", AGENT), letter)
 
 
 class SendingOffice(Office):
@@ -148,7 +148,7 @@ class SendingOffice(Office):
                     now.go(APART)
             self.closed = min(first + BATCH, letters)
             progress(f"desk: {self.closed:,} of {letters:,} letters in the ledger")
-        desk.publish()
+        desk.flush_log()
         os.sync()  # what was filled in is not on the account of what is measured
 
     def send(self, letter: Letter) -> None:

@@ -138,7 +138,7 @@ def _decisions(office: Office, browser: httpx2.Client, address: str) -> list[Mea
         for turn, id in enumerate(letters):
             began = time.perf_counter()
             if turn % 2:
-                office.desk.reject(id, by="ada", reason="no")
+                office.desk.decide(id, "reject", by="ada", reason="no")
             else:
                 browser.post(
                     f"{address}/letter/{id}/reject",

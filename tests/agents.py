@@ -144,7 +144,7 @@ class InProcessDesk(ConfiguredDesk):
             first, found = self._opened is None, super().desk()
             if first:
                 folder, variables = str(self._person.folder), dict(self._person.environment)
-                found.tools = replace(found.tools, cwd=folder, environ=variables)
+                found.effects = replace(found.effects, cwd=folder, environ=variables)
             return found
 
 

@@ -20,9 +20,9 @@ from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk import passphrase
+from postroom.desk import trust
 from postroom.desk.desk import Desk, Effects
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
@@ -132,7 +132,7 @@ class Office:
 
     def set_passphrase(self, word: str) -> None:
         """Give the desk its first passphrase, sealed so that checking it costs nothing."""
-        sealed = passphrase.sealed(word, b"salt", cost=2)
+        sealed = trust.hash_passphrase(word, b"salt", cost=2)
         change_settings(self.desk.ledger, passphrase=sealed)
 
     def open(self) -> Desk:
@@ -163,7 +163,7 @@ class Office:
             mailboxes=lambda _account: outgoing,
             account="default",
             rules=self.rules,
-            tools=tools,
+            effects=tools,
         )
         self.services = Services(self.desk)
         self._stack.callback(self.services.close)
@@ -233,7 +233,7 @@ class Office:
 
     def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: Any) -> Entry:
         """Let an agent ask for a letter."""
-        return self.desk.post(call, letter or self.letter(), Proposal(**wish))
+        return self.desk.calls.post(call, letter or self.letter(), Proposal(**wish))
 
     def approved(self, **changes: Any) -> Entry:
         """Return a letter that a person approved, its undo window passed."""
@@ -348,7 +348,7 @@ def journey(office: Office, courier: Courier, entry: Entry) -> Iterator[str]:
     yield "pending"
     office.desk.approve(id, by="ada", digest=entry.digest)
     yield "approved"
-    office.desk.recall(id)
+    office.desk.decide(id, "undo")
     yield "recalled"
     office.move(id, "Approved")
     office.look()
@@ -366,9 +366,9 @@ def journey(office: Office, courier: Courier, entry: Entry) -> Iterator[str]:
     courier.loses(after=False)
     office.desk.send_approved()
     yield "unknown"
-    office.desk.resolve(id, by="ada", sent=False)
+    office.desk.decide(id, "resolve", by="ada", sent=False)
     yield "resolved"
-    office.desk.reject(id, by="ada", reason="no")
+    office.desk.decide(id, "reject", by="ada", reason="no")
     yield "rejected"
     office.move(id, "Approved")
     office.look()

@@ -28,7 +28,7 @@ from typing import Any
 import coverage
 
 MODULES = (
-    "desk/dispatch desk/proofs desk/outbox core/policy core/life desk/apply desk/plan desk/unowned_notes"
+    "desk/dispatch desk/proofs desk/proposals desk/verdicts desk/upkeep desk/trust core/policy core/life desk/apply desk/plan desk/unowned_notes"
     " vault/access web/sessions tools/fence core/text core/redaction"
 ).split()
 MIN_PER_MODULE = 3  # mutants of each module, if it has so many

@@ -173,7 +173,7 @@ def cards(office: Office, rows: str, ids: dict[str, str]) -> Iterable[tuple[str,
                 text += f"\nYou mean {link}, don't you?\n"
             written = Written(to.to, to.subject, text, to.cc, answers=id)
         letter = office.desk.composer.letter(written)
-        yield row, office.desk.reading.card(letter, ())
+        yield row, office.desk.exposure.card(letter, ())
 
 
 def levels(found: Iterable[tuple[str, Card]]) -> tuple[int, int, int]:

@@ -14,7 +14,7 @@ guards that::
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
     services   what agents do besides letters: correspondence; office opens each service at its first use
-    desk       letters and verdicts: outbox, dispatch, notes, reconcile, log; one queue. What agents
+    desk       letters: proposals, verdicts, dispatch, proofs, notes (plan, apply), limits, log; one queue. What agents
                do with mail beside sending it: mailroom, reading; with notes: notebook, moves
     vault      notes: frontmatter that survives, confined paths, the table of folders and who may do
                what there, links, and the search index with its keeper

@@ -29,7 +29,7 @@ from postroom.core import life
 from postroom.core.audit import GENESIS, ParsedLine, digest, read
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import ASK_AGAIN
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from tests.crash import worker
 from tests.crash.counts import LETTERS, SEED, scaled
 from tests.crash.worker import Asked, Late, Mute
@@ -241,14 +241,14 @@ class Storm:
         there = dict(self.accepted())
         with self.office() as (desk, _):
             for line in desk.ledger.lists.summaries("unknown"):
-                desk.resolve(line.id, by="ada", sent=line.id in there)
+                desk.decide(line.id, "resolve", by="ada", sent=line.id in there)
         self.calm()
 
     def repeat(self, numbers: range) -> dict[int, str]:
         """Be the agent that asks for the same letters again; return what they are."""
         with self.office() as (desk, _):
             return {
-                n: desk.post(worker.CALL, worker.letter(n), Proposal(key=f"number {n}")).id
+                n: desk.calls.post(worker.CALL, worker.letter(n), Proposal(key=f"number {n}")).id
                 for n in numbers
             }
 

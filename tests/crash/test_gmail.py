@@ -16,7 +16,7 @@ from postroom.config import load
 from postroom.core.address import Address
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.wiring.desk import find_desk
 from tests.conftest import Person
@@ -71,7 +71,9 @@ def approve_letters(person: Person) -> list[str]:
     with office(person) as found:
         for number in range(LETTERS):
             written = Written(ann, f"Letter {number}", f"This is letter {number}.\n")
-            entry = found.post(agent, found.composer.letter(written), Proposal(key=f"k{number}"))
+            entry = found.calls.post(
+                agent, found.composer.letter(written), Proposal(key=f"k{number}")
+            )
             found.approve(entry.id, by="ada", digest=entry.digest)
             ids.append(entry.id)
     return ids

@@ -234,9 +234,9 @@ def decide(desk: Desk, folder: Path, halted: Callable[[], bool], chance: Random)
 
 def think_again(desk: Desk, id: str, chance: Random) -> None:
     """Take back a letter that was tried already; reject it, change it, or leave it to be approved again."""
-    entry, act = desk.recall(id), chance.random()
+    entry, act = desk.decide(id, "undo"), chance.random()
     if act < 0.2:
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
     elif act < 0.7:
         desk.edit(id, replace(entry.letter, text=f"{entry.letter.text}And {chance.random()}.\n"))
 
@@ -289,7 +289,7 @@ def check(storm: GmailStorm, took: float) -> None:
     with storm.office() as (desk, _):
         for id, state in ended.items():
             if isinstance(state, life.Unknown):
-                desk.resolve(id, by="ada", sent=id in accepted)
+                desk.decide(id, "resolve", by="ada", sent=id in accepted)
     ended, report = storm.calm(), storm.service.report()
     accepted = Counter(report["accepted"])
     assert max(accepted.values()) == 1, "sent twice"

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from postroom.config import load
-from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.proposals import ORCHESTRATOR
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import find_desk

@@ -24,7 +24,7 @@ from postroom.core.letter import ID_BYTES, Enclosure, Letter, letter_id
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Desk, Effects
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
 from postroom.mail.local import LocalMailbox
@@ -225,7 +225,7 @@ def office(
                 mailboxes=lambda _account: box,
                 account="default",
                 rules=replace(RULES, required=required),
-                tools=tools,
+                effects=tools,
             )
             yield desk, box
 
@@ -257,7 +257,7 @@ def propose(desk: Desk, folder: Path) -> None:
     """Propose the next letter; one whose answer never came is proposed again, under its key."""
     number = len(lines(folder / "proposed")) + 1
     append(folder / "begun", str(number))
-    entry = desk.post(CALL, letter(number), Proposal(key=f"number {number}"))
+    entry = desk.calls.post(CALL, letter(number), Proposal(key=f"number {number}"))
     append(folder / "proposed", str(number), entry.id)
 
 

@@ -295,8 +295,8 @@ def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office: Office) ->
     office.ledgers = Disk
     office.reopen(**LIMITS)
     waiting, approved = office.propose(), office.approved()
-    office.desk.letters(SEND)  # a call that only reads: its line is not synced by itself
-    office.desk.publish()
+    office.desk.calls.letters(SEND)  # a call that only reads: its line is not synced by itself
+    office.desk.flush_log()
     shown = len(list(office.desk.log.records()))
     power_cut(office)
     assert office.look() == ""
@@ -310,8 +310,8 @@ def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(offi
     office.reopen(**LIMITS)
     waiting = office.propose()
     with closing(office.beside()) as other:
-        other.desk.letters(SEND)
-    office.desk.publish()
+        other.desk.calls.letters(SEND)
+    office.desk.flush_log()
     power_cut(office)
     assert office.look() == ""
     assert office.state_of(waiting.id) == "pending"
@@ -336,7 +336,7 @@ def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office: Office) 
     ledger = narrow(office.desk.ledger, LateDisk)
     asked: list[int] = []
     ledger.put_off = asked
-    office.desk.reject(entry.id, by="ada", reason="No.")
+    office.desk.decide(entry.id, "reject", by="ada", reason="No.")
     before = ledger.on_disk
     ledger.put_off = None
     ledger.sync(asked[0])
@@ -374,9 +374,9 @@ def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(
     backup = Backup(office)
     for id in leaves:
         office.desk.dispatch(id)
-    office.desk.recall(undone.id)
-    office.desk.reject(rejected.id, by="ada", reason="No.")
-    office.desk.withdraw(SEND, withdrawn.id)
+    office.desk.decide(undone.id, "undo")
+    office.desk.decide(rejected.id, "reject", by="ada", reason="No.")
+    office.desk.calls.withdraw(SEND, withdrawn.id)
     late = office.propose()
     assert sorted(outside.ids()) == sorted(leaves)
 
@@ -424,7 +424,7 @@ def test_after_a_restored_backup_the_budget_is_still_spent(
 
 
 def close_rejected(office: Office, entry: Entry) -> None:
-    office.desk.reject(entry.id, by="ada", reason="Not yet.")
+    office.desk.decide(entry.id, "reject", by="ada", reason="Not yet.")
 
 
 def close_expired(office: Office, entry: Entry) -> None:
@@ -450,7 +450,7 @@ def test_a_letter_that_a_restored_ledger_has_closed_is_sent_if_the_log_says_so(
     close(office, entry)
     backup = Backup(office)
     if office.state_of(entry.id) == "unknown":
-        office.desk.resolve(entry.id, by="ada", sent=False)
+        office.desk.decide(entry.id, "resolve", by="ada", sent=False)
     else:
         office.move(entry.id, "Approved")
         office.desk.reconcile()
@@ -674,13 +674,13 @@ def test_a_slip_that_a_sync_client_brings_back_is_void(office: Office, outside: 
     slip = office.vault / "Approved" / "slip.md"
     slip.parent.mkdir(exist_ok=True)
     slip.write_text(SLIP)
-    first = office.desk.post(SEND, office.letter(), slips=True)
+    first = office.desk.calls.post(SEND, office.letter(), slips=True)
     assert outside.ids() == [first.id]
     office.desk.reconcile()
     assert not slip.exists()
     for name in ("slip.md", "slip (conflict 2026-11-15).md", "slip.sync-conflict-1.md"):
         (slip.parent / name).write_text(SLIP.replace("\n", "\r\n"))
-    second = office.desk.post(SEND, office.letter(), slips=True)
+    second = office.desk.calls.post(SEND, office.letter(), slips=True)
     office.desk.reconcile(adopt=True)
     office.clock.go(25 * 3600)
     passes(office)
@@ -774,7 +774,7 @@ def test_a_move_to_done_that_was_cut_off_leaves_one_note(office: Office, outside
 def test_a_move_to_rejected_that_was_cut_off_leaves_one_note(office: Office) -> None:
     entry = office.approved()
     with cut(office):
-        office.desk.reject(entry.id, by="ada", reason="No.")
+        office.desk.decide(entry.id, "reject", by="ada", reason="No.")
     office.desk.reconcile()
     assert office.where(entry.id) == "Rejected"
 
@@ -784,7 +784,7 @@ def test_a_move_home_that_was_cut_off_leaves_one_note_and_is_no_new_approval(
 ) -> None:
     entry = office.approved()
     with cut(office):
-        office.desk.recall(entry.id)
+        office.desk.decide(entry.id, "undo")
     office.desk.reconcile()
     for note in office.notes(entry.id):
         if note.parent.name == "Pending_Approval":
@@ -828,7 +828,7 @@ def test_a_person_who_resolves_while_the_provider_is_asked_holds_up_no_other_let
     office.clock.go(ASK_AGAIN)
     other = office.approved()
     with closing(office.beside()) as person:
-        office.at("locked", lambda: person.desk.resolve(entry.id, by="ada", sent=True))
+        office.at("locked", lambda: person.desk.decide(entry.id, "resolve", by="ada", sent=True))
         office.desk.send_approved()
     assert (office.state_of(entry.id), office.state_of(other.id)) == ("sent", "sent")
     assert outside.ids() == [entry.id, other.id]
@@ -840,7 +840,7 @@ def test_a_person_who_recalls_what_was_tampered_with_holds_up_no_other_letter(
     entry, other = office.approved(), office.approved()
     tamper(office, "UPDATE letter SET frozen = replace(frozen, 'Good', 'Bad') WHERE id = ?", entry)
     with closing(office.beside()) as person:
-        office.at("locked", lambda: person.desk.recall(entry.id))
+        office.at("locked", lambda: person.desk.decide(entry.id, "undo"))
         office.desk.send_approved()
     assert (office.state_of(entry.id), office.state_of(other.id)) == ("pending", "sent")
     assert outside.ids() == [other.id]

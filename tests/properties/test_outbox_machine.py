@@ -23,7 +23,7 @@ from postroom.core.letter import Letter
 from postroom.core.records import Entry
 from postroom.desk.compose import settled
 from postroom.desk.notes import folder, text_of
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import parse_slip
 from postroom.mail import mime
@@ -376,11 +376,13 @@ class OutboxMachine(RuleBasedStateMachine):
                 words.remove(yes)
 
     def _undo(self, office: Office, which: int, how: int) -> None:
-        self.refusable(lambda entry: office.desk.recall(entry.id), office, which, "approved")
+        self.refusable(
+            lambda entry: office.desk.decide(entry.id, "undo"), office, which, "approved"
+        )
 
     def _reject(self, office: Office, which: int, how: int) -> None:
         self.refusable(
-            lambda entry: office.desk.reject(entry.id, by="ada", reason="no"),
+            lambda entry: office.desk.decide(entry.id, "reject", by="ada", reason="no"),
             office,
             which,
             "pending",
@@ -389,7 +391,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def _withdraw(self, office: Office, which: int, how: int) -> None:
         self.refusable(
-            lambda entry: office.desk.withdraw(Call("withdraw", entry.agent), entry.id),
+            lambda entry: office.desk.calls.withdraw(Call("withdraw", entry.agent), entry.id),
             office,
             which,
             "pending",
@@ -413,7 +415,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def _resolve(self, office: Office, which: int, how: int) -> None:
         def resolve(entry: Entry) -> None:
             sent = any(one.letter.id == entry.id for one in self.courier.accepted)
-            office.desk.resolve(entry.id, by="ada", sent=sent)
+            office.desk.decide(entry.id, "resolve", by="ada", sent=sent)
 
         self.refusable(resolve, office, which, "unknown")
 
@@ -565,7 +567,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.courier.arranged.clear()
 
         def post() -> None:
-            entry = self.office.desk.post(call, letter, Proposal(key=key), slips=slips)
+            entry = self.office.desk.calls.post(call, letter, Proposal(key=key), slips=slips)
             if entry.kind != "rehearsal":
                 self.entered.add(entry.id)
 
@@ -751,7 +753,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_verifies(self) -> None:
-        self.other.desk.publish()
+        self.other.desk.flush_log()
         assert self.other.desk.log.verify() == []
 
     def assert_notes_in_place(self) -> None:

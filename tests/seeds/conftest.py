@@ -211,7 +211,7 @@ def start_timed_site(person: Person) -> Iterator[Callable[..., TimedSite]]:
             assert state is not None
             now = clock or Clock()
             tools = Effects(clock=now, draw=os.urandom, sleep=now.go)
-            desk = open_desk(config, state, stack, tools=tools)
+            desk = open_desk(config, state, stack, effects=tools)
             served = serving(desk, now, contract_of("email", contract))
             return TimedSite(person, stack.enter_context(served), now)
 

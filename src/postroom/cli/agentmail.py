@@ -279,7 +279,7 @@ def _send_as_person(call: Invocation) -> int:
         raise Denied("nothing was sent, as you said")
     with find_desk(config) as desk:
         if desk is not None:
-            desk.prove(passphrase_if_needed(desk))
+            desk.trust.prove(passphrase_if_needed(desk))
         key, root = wiring.voice_key(config, make=True), mail.folder.root
         sent = mail.send(me, recipient, text, seal=lambda message: seal(key, root, message))
         if desk is not None:

@@ -20,7 +20,7 @@ import click
 from postroom import wiring
 from postroom.cli.printing import folded, wrapped
 from postroom.core.errors import Invalid, PostroomError
-from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.proposals import ORCHESTRATOR
 from postroom.wiring import files
 
 if TYPE_CHECKING:

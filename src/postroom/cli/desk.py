@@ -125,8 +125,8 @@ def open_page(config: Config, options: PageOptions) -> Iterator[DeskPage]:
         desk = stack.enter_context(require_desk(config))
         from postroom.web.sessions import new_sign_in_address
 
-        if not stack.enter_context(desk.serving()):
-            address = desk.served()
+        if not stack.enter_context(desk.locks.hold_page()):
+            address = desk.locks.page_address()
             if not address or any(part is not None for part in options[:3]):
                 raise Conflict(
                     f"The page is served already{f' at {address}' if address else ''}",
@@ -137,7 +137,7 @@ def open_page(config: Config, options: PageOptions) -> Iterator[DeskPage]:
             return
         server = stack.enter_context(_serve(desk, config, options))
         address, is_remote = server.sessions.address, bool(server.sessions.origin)
-        desk.serves_at(address)
+        desk.locks.set_page_address(address)
         sign_in = new_sign_in_address(desk, person, address)
         yield DeskPage(address, sign_in, person, desk.state, is_remote, server)
 

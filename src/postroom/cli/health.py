@@ -55,8 +55,8 @@ def status_command() -> None:
             letters = {state: desk.reader.lists.count(state) for state in life.OPEN}
             tally = desk.reader.inbox.count_by_state()
             mails = {state: tally.get(state, 0) for state in INBOX_STATES}
-            spent, slips = _spent_in_window(desk), len(desk.slips())
-            running, page = desk.orchestrated(), desk.served()
+            spent, slips = _spent_in_window(desk), len(desk.display.slips())
+            running, page = desk.locks.has_orchestrator(), desk.locks.page_address()
     vault = str(config.vault.postroom_folder)
     values = {
         "accounts": {account.name: account.provider for account in config.accounts},
@@ -134,7 +134,7 @@ def doctor_command() -> None:
 
 def check_page(desk: Desk, config: Config) -> list[Check]:
     """Return the checks that need nobody else's answer, for the page, which itself sends."""
-    running = desk.orchestrated()
+    running = desk.locks.has_orchestrator()
     found = RUN_SENDS if running else (
         "This page looks at the folders and sends what you approve, while it is served. New mail is"
         " not triaged, because `postroom run` does not run."
@@ -178,8 +178,8 @@ def _all_checks() -> Iterator[Check]:
             found = f"changed: {faults[0].what}" if faults else "whole"
             yield _check("log", faults, found, "See them with `postroom audit verify`.")
             yield from check_mail(desk, config)
-            running = desk.orchestrated()
-            sender = _describe_sender(running, desk.served())
+            running = desk.locks.has_orchestrator()
+            sender = _describe_sender(running, desk.locks.page_address())
             yield _check("run", not running, sender, verdict="note")
     except PostroomError as wrong:
         yield Check(part, "fail", wrong.message, wrong.remedy)

@@ -134,7 +134,7 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     if former := desk.reader.history.original(entry.id):
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
-    if edited := desk.edited(entry):
+    if edited := desk.note_difference(entry):
         yield folded(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
         yield edited
     yield ""
@@ -201,7 +201,7 @@ def _refuse_event(entry: Entry, event: str) -> None:
 def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
     """Approve, wait out the undo window and dispatch; Ctrl-C recalls the letter."""
     _refuse_event(entry, "approve")
-    desk.outbox.refuse_rehearsal()
+    desk.verdicts.refuse_rehearsal()
     try:
         if not digest:
             require(f"Send this letter ({entry.id})?")
@@ -212,7 +212,7 @@ def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
         return _send(desk, approved)
     except KeyboardInterrupt:
         if life.allows(desk.reader.letters.get(entry.id).state, "undo"):
-            desk.recall(entry.id, by=login_name())
+            desk.decide(entry.id, "undo", by=login_name())
             say(f"The letter {entry.id} was recalled and waits again.")
         raise
 
@@ -231,7 +231,7 @@ def _send(desk: Desk, entry: Entry) -> Entry:
 
 def _report(desk: Desk, entries: list[Entry]) -> None:
     """Write what became of these letters; exit with a code of its own where one is unknown or failed."""
-    for sentence in desk.trouble:
+    for sentence in desk.problems:
         say(sentence)
     rows = []
     for entry in entries:
@@ -256,7 +256,7 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
 @json_option
 def reject_command(id: str, reason: str) -> None:
     """Reject a letter, with a reason that the agent reads."""
-    _decide(id, lambda desk, id: desk.reject(id, by=login_name(), reason=reason))
+    _decide(id, lambda desk, id: desk.decide(id, "reject", by=login_name(), reason=reason))
 
 
 @click.command("revise")
@@ -265,7 +265,7 @@ def reject_command(id: str, reason: str) -> None:
 @json_option
 def revise_command(id: str, ask: str) -> None:
     """Ask the agent for another version of a letter."""
-    _decide(id, lambda desk, id: desk.reject(id, by=login_name(), reason=ask, revise=True))
+    _decide(id, lambda desk, id: desk.decide(id, "revise", by=login_name(), reason=ask))
 
 
 @click.command("undo")
@@ -273,7 +273,7 @@ def revise_command(id: str, ask: str) -> None:
 @json_option
 def undo_command(id: str) -> None:
     """Recall an approved letter that is not being sent yet."""
-    _decide(id, lambda desk, id: desk.recall(id, by=login_name()))
+    _decide(id, lambda desk, id: desk.decide(id, "undo", by=login_name()))
 
 
 def _decide(id: str, verdict: Callable[[Desk, str], Entry]) -> None:
@@ -339,7 +339,7 @@ def _edited_version(desk: Desk, entry: Entry, file: Path | None) -> Letter:
     from postroom.core.address import Address
     from postroom.desk.notes import form
 
-    desk.refuse_edited(entry)
+    desk.refuse_edited_note(entry)
     before = form(entry.letter)
     text = file.read_text("utf-8") if file else _open_editor(before)
     if text is None or text == before:
@@ -393,7 +393,9 @@ def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) ->
             word = "was sent" if was_sent else "was not sent"
             require(f"Are you sure that the letter {entry.id} {word}?")
         proof = passphrase_if_needed(desk)
-        _report(desk, [desk.resolve(entry.id, by=login_name(), sent=was_sent, proof=proof)])
+        _report(
+            desk, [desk.decide(entry.id, "resolve", by=login_name(), sent=was_sent, proof=proof)]
+        )
 
 
 @click.command("send-approved")

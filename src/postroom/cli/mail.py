@@ -243,7 +243,7 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
                 say(f"Move {move.number}: {gone.message}.")
             else:
                 undone.append(move.number)
-        desk.publish()
+        desk.flush_log()
     output({"undone": undone}, [f"Undone: {', '.join(map(str, undone)) or 'none'}."])
 
 

@@ -170,11 +170,11 @@ def letter_lines(entry: Entry) -> Iterator[str]:
     """Yield a letter as it will be sent: envelope, text and files; and its risk card."""
     import hashlib
 
-    from postroom.desk.outbox import WHO
+    from postroom.desk.proposals import AUTHORS
 
     letter = entry.letter
     yield from _envelope(letter.address_rows, letter.subject)
-    agent = WHO.get(entry.agent) or one_line(entry.agent)
+    agent = AUTHORS.get(entry.agent) or one_line(entry.agent)
     yield f"{field_name('Agent')}{agent}, {short_date(entry.created.wall)}, id {entry.id}"
     for at, file in enumerate(letter.attachments):
         origin = entry.origins[at] if at < len(entry.origins) else "agent"

@@ -168,7 +168,7 @@ def _set_up(
     commands = {name: [*command, name, "--agent", AGENT] for name in ("email", "vault")}
     with (
         require_desk(config) as desk,
-        desk.orchestrating(),
+        desk.locks.hold_orchestrator(),
         Servers(commands, desk.vault.root, timeout=CALL_SECONDS) as servers,
     ):
         yield RunContext(

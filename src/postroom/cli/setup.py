@@ -182,13 +182,13 @@ def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
     if has_one and (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required):
         say("The settings ask for less than the ledger requires: that takes the passphrase.")
         proof = ask_passphrase()
-        desk.loosen(proof, trust=wanted.trust, required=wanted.required)
+        desk.trust.loosen(proof, trust=wanted.trust, required=wanted.required)
     if asked or (wanted.trust == "desk" and not has_one):
         old = ask_passphrase("Current passphrase: ") if has_one else None
         new = ask_passphrase("A new passphrase: ")
         if ask_passphrase("Once more: ") != new:
             raise Invalid("The two are not the same", remedy="Nothing was changed. Try again.")
-        desk.set_passphrase(new, old=old)
+        desk.trust.set_passphrase(new, old=old)
         say("The passphrase is set.")
 
 
@@ -299,7 +299,7 @@ def _record(config: Config, action: str, **parameters: str) -> None:
     with find_desk(config) as desk:
         if desk is not None:
             desk.recorder.write(Call(action, "", "person"), parameters=parameters)
-            desk.publish()
+            desk.flush_log()
 
 
 def _ask_for_address(address: str) -> str:

@@ -164,16 +164,17 @@ class Event(NamedTuple):
     action: str
     participle: str
     by_person: bool = True
+    needs_proof: bool = False  # at trust level desk, the passphrase
 
 
 # Every surface reads here what a state allows: the page its buttons, the terminal its commands.
 EVENTS: Final = {
-    "approve": Event((Pending,), "approve_letter", "approved"),
-    "edit": Event((Pending,), "edit_letter", "edited"),
+    "approve": Event((Pending,), "approve_letter", "approved", needs_proof=True),
+    "edit": Event((Pending,), "edit_letter", "edited", needs_proof=True),
     "reject": Event((Pending, Approved), "reject_letter", "rejected"),
     "revise": Event((Pending, Approved), "revise_letter", "sent back"),
     "undo": Event((Approved,), "undo_letter", "recalled"),
-    "resolve": Event((Unknown,), "resolve_letter", "resolved"),
+    "resolve": Event((Unknown,), "resolve_letter", "resolved", needs_proof=True),
     "reopen": Event((Rejected, Withdrawn, Expired, Failed), "reopen_letter", "opened again"),
     "withdraw": Event((Pending, Approved), "withdraw_letter", "withdrawn", by_person=False),
 }
@@ -316,35 +317,42 @@ def refuse(id: str, state: State, wish: str) -> Conflict:
     )
 
 
-def _require(id: str, state: State, event: str) -> None:
+def require(id: str, state: State, event: str) -> None:
+    """Raise `Conflict` if the event cannot happen in this state."""
     if not allows(state, event):
         raise refuse(id, state, EVENTS[event].participle)
 
 
 def approve(id: str, state: State, verdict: Verdict, wait: float) -> Approved:
     """A person says yes to a letter that waits."""
-    _require(id, state, "approve")
+    require(id, state, "approve")
     return Approved(verdict, verdict.at, wait)
 
 
-def recall(id: str, state: State, now: Stamp) -> Pending:
-    """An approval is taken back before anybody claimed the letter."""
-    _require(id, state, "undo")
+def change(
+    id: str,
+    state: State,
+    event: str,
+    now: Stamp,
+    *,
+    by: str = "",
+    reason: str = "",
+    sent: bool = False,
+) -> State:
+    """Return the state after one of `EVENTS` (but approve and edit, which need more); `Conflict` if it cannot happen.
+
+    `sent` is what the person found out about a letter that they resolve.
+    """
+    require(id, state, event)
+    match event:
+        case "reject" | "revise":
+            return Rejected(now, by, reason, event == "revise")
+        case "withdraw":
+            return Withdrawn(now)
+        case "resolve" if sent:
+            verdict = getattr(state, "verdict", None)
+            return Sent(now, "", "", (), verdict, f"resolved by {by}")
     return Pending(now)
-
-
-def reject(
-    id: str, state: State, now: Stamp, *, by: str, reason: str, revise: bool = False
-) -> Rejected:
-    """A person says no, or asks for another version."""
-    _require(id, state, "revise" if revise else "reject")
-    return Rejected(now, by, reason, revise)
-
-
-def withdraw(id: str, state: State, now: Stamp) -> Withdrawn:
-    """The agent takes its letter back."""
-    _require(id, state, "withdraw")
-    return Withdrawn(now)
 
 
 def hold(state: Approved, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
@@ -360,16 +368,3 @@ def claim(state: Approved, now: Stamp, wire: str) -> Sending:
 def retry(state: Sending, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
     """The provider refused for now, or proves that nothing was sent."""
     return Approved(state.verdict, now, wait, reason, state.tries, state.first, code)
-
-
-def resolve(id: str, state: State, now: Stamp, by: str, *, sent: bool) -> Sent | Pending:
-    """A person found out what became of a letter whose fate was unknown."""
-    _require(id, state, "resolve")
-    verdict = getattr(state, "verdict", None)
-    return Sent(now, "", "", (), verdict, f"resolved by {by}") if sent else Pending(now)
-
-
-def reopen(id: str, state: State, now: Stamp) -> Pending:
-    """A person wants a closed letter after all; it waits for a new verdict."""
-    _require(id, state, "reopen")
-    return Pending(now)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Denied, Invalid, Limited
 from postroom.core.letter import Letter
@@ -162,6 +163,11 @@ def _within(
         remedy=f"There is room again in {duration(seconds)}.",
         pace=pace,
     )
+
+
+def has_expired(state: life.State, rules: Rules, now: Stamp) -> bool:
+    """Whether a letter has waited for a verdict longer than it may."""
+    return isinstance(state, life.Pending) and elapsed(state.since, now) >= rules.expiry_seconds
 
 
 def back_off(tries: int) -> float:

@@ -32,9 +32,10 @@ from postroom.desk.note_actions import Action
 from postroom.desk.note_display import NoteDisplay
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import Notes, text_of
-from postroom.desk.outbox import PERSON, Outbox
 from postroom.desk.plan import LetterNote, LetterRecord, plan
+from postroom.desk.proposals import PERSON, Proposals
 from postroom.desk.unowned_notes import Slip, UnownedNotes
+from postroom.desk.verdicts import Verdicts
 from postroom.vault import folders
 from postroom.vault.vault import Vault
 
@@ -58,17 +59,20 @@ class VaultDisplay(NoteDisplay):
         self,
         vault: Vault,
         log: ActionLog,
-        outbox: Outbox,
+        proposals: Proposals,
+        verdicts: Verdicts,
         composer: Composer,
         exposure: ExposureLog,
         roots: Sequence[Path],  # folders in which a person can pause
     ) -> None:
-        self._vault, self._log, self._outbox, self._roots = vault, log, outbox, roots
-        self._ledger, self._rules, self._clock = outbox.ledger, outbox.rules, outbox.clock
-        self._sync = NoteSync(vault, outbox.ledger)
-        self._notes = Notes(self._sync, outbox.rules, log.desk)
+        self._vault, self._log, self._verdicts, self._roots = vault, log, verdicts, roots
+        self._ledger, self._rules, self._clock = proposals.ledger, proposals.rules, proposals.clock
+        self._sync = NoteSync(vault, proposals.ledger)
+        self._notes = Notes(self._sync, proposals.rules, log.desk)
         self._reports: list[str] = []
-        self._unowned = UnownedNotes(self._notes, outbox, composer, exposure, self._reports.append)
+        self._unowned = UnownedNotes(
+            self._notes, proposals, composer, exposure, self._reports.append
+        )
         self._seen: dict[str, SeenNote] = {}  # at the last look, by path
         self._handled: set[str] = set()  # letters that a note without one became
         self._was_disturbed = False  # somebody was at a note meanwhile
@@ -86,13 +90,13 @@ class VaultDisplay(NoteDisplay):
             self._adopt_requests()
         for id in self._ledger.letters.with_old_html():
             with self._guarded(f"The letter {id}"):
-                if entry := self._outbox.refreeze(id):
+                if entry := self._verdicts.upkeep.refreeze(id):
                     notice = next(one.text for one in entry.card.lines if one.kind == "refrozen")
                     self._reports.append(f"The letter {id}: {notice}")
                     self._notes.sync_note(entry, notice)
         self._settings = self._ledger.settings
         states = self._ledger.letters.states()  # what changes meanwhile is read again by itself
-        for expired in self._outbox.expire(states):
+        for expired in self._verdicts.upkeep.expire(states):
             states.pop(expired.id)
             self._notes.sync_note(expired)
         look = self._look()
@@ -323,13 +327,13 @@ class VaultDisplay(NoteDisplay):
             case do.FreezeText():
                 return self._freeze_text(action)
             case do.Decide(letter, "reject", reason):
-                self._outbox.reject(letter, by=PERSON, reason=reason)
+                self._verdicts.decide(letter, "reject", by=PERSON, reason=reason)
             case do.Decide(letter, "undo"):
-                self._outbox.recall(letter)
+                self._verdicts.decide(letter, "undo")
             case do.Decide(letter, "reopen"):
-                self._outbox.reopen(letter)
+                self._verdicts.decide(letter, "reopen")
             case do.Decide(letter, "approve by slip", hash):
-                self._outbox.approve_by_slip(letter, hash)
+                self._verdicts.approve_by_slip(letter, hash)
                 return [do.Sync(letter, "")]
             case do.ApproveListed():
                 return self._approve_listed(action)
@@ -362,7 +366,7 @@ class VaultDisplay(NoteDisplay):
     def _approve(self, action: do.Approve) -> list[Action]:
         letter, path = action.letter, action.path
         try:
-            self._outbox.approve(letter, by=PERSON, via=life.Channel.FOLDER)
+            self._verdicts.approve(letter, by=PERSON, via=life.Channel.FOLDER)
         except (Denied, Conflict) as why:
             return planning.put_back(letter, path, f"{why.message}. {why.remedy}")
         approved = f"The letter {letter} was approved: its note was moved to Approved/."
@@ -371,7 +375,7 @@ class VaultDisplay(NoteDisplay):
     def _freeze_text(self, action: do.FreezeText) -> list[Action]:
         entry, notice = self._ledger.letters.get(action.letter), planning.REFROZEN
         try:
-            self._outbox.edit(entry.id, replace(entry.letter, text=action.text))
+            self._verdicts.edit(entry.id, replace(entry.letter, text=action.text))
         except PostroomError as why:
             notice = f"Its new text was not taken: {why.message}."
         return planning.put_back(action.letter, action.path, notice)
@@ -381,7 +385,7 @@ class VaultDisplay(NoteDisplay):
         with self._ledger.write() as tx:
             tx.slips.add(action.hash)
         try:
-            self._outbox.approve(
+            self._verdicts.approve(
                 id, by=PERSON, via=life.Channel.FOLDER, digest=action.digest, slip=action.hash
             )
         except (Conflict, Denied) as why:

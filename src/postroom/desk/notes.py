@@ -24,8 +24,8 @@ from postroom.core.stamp import Stamp
 from postroom.core.text import duration
 from postroom.desk.compose import settled
 from postroom.desk.note_sync import NoteSync, seen_at
-from postroom.desk.outbox import WHO
 from postroom.desk.plan import FOLDERS
+from postroom.desk.proposals import AUTHORS
 from postroom.store.ledger import Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced_sections, inert, quote, sections
@@ -425,7 +425,7 @@ def _envelope(entry: Entry) -> str:
             f"- Attachment: {quote(file.name)}, {quote(file.type)}, {len(file.content):,} bytes,"
             f" SHA-256 {sha}…, from the {origin}"
         )
-    rows.append(f"- Agent: {WHO.get(entry.agent) or quote(entry.agent)}")
+    rows.append(f"- Agent: {AUTHORS.get(entry.agent) or quote(entry.agent)}")
     rows.append(f"- Digest: `{entry.digest}`")
     return "\n".join(rows) + "\n"
 

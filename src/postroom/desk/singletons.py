@@ -1,71 +1,60 @@
-"""Who is at work at a desk: places that one process at a time has, and gives up however it ends."""
+"""Roles that one process at a time has at a desk, and gives up however it ends: the orchestrator's, and serving the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
 from postroom.store.ledger import Ledger
 from postroom.store.locks import is_locked, locked
-from postroom.vault.vault import Vault
+
+_PATIENCE = 0.5  # seconds: a process that only asks holds the lock for a moment
 
 
+@dataclass(frozen=True, slots=True)
 class SingletonLocks:
-    """The places at one desk: the orchestrator's, and that of who serves the page."""
+    """The kernel locks of one desk's roles."""
 
     ledger: Ledger
     state: Path
 
-    @property
-    def vault(self) -> Vault:
-        """The vault; refused if the desk has none."""
-        raise NotImplementedError
-
     @contextmanager
-    def orchestrating(self) -> Iterator[None]:
-        """Hold the orchestrator's place at this desk, or say that it is taken."""
+    def hold_orchestrator(self) -> Iterator[None]:
+        """Be the orchestrator of this desk; `Conflict` if another process is."""
         with ExitStack() as stack:
-            try:  # who only asks whether it is taken holds it for a moment
-                stack.enter_context(locked(self._orchestrator, patience=0.5))
+            try:
+                stack.enter_context(locked(self.state / "orchestrator.lock", patience=_PATIENCE))
             except Unavailable as why:
                 raise Conflict(
-                    f"Another orchestrator works on the vault {self.vault.root} already",
+                    "Another orchestrator works at this desk already",
                     remedy="Let that one run, or end it first (Ctrl-C, or `systemctl --user stop"
                     " postroom`).",
                 ) from why
             yield
 
-    def orchestrated(self) -> bool:
+    def has_orchestrator(self) -> bool:
         """Whether an orchestrator works at this desk now."""
-        return is_locked(self._orchestrator)
+        return is_locked(self.state / "orchestrator.lock")
 
     @contextmanager
-    def serving(self) -> Iterator[bool]:
-        """Hold the place of who serves the page, if nobody does, and say whether."""
+    def hold_page(self) -> Iterator[bool]:
+        """Be the process that serves the page, if no other is; the value says whether."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(self._server, patience=0.5))
+                stack.enter_context(locked(self.state / "page.lock", patience=_PATIENCE))
             except Unavailable:
                 yield False
             else:
                 yield True
 
-    def serves_at(self, address: str) -> None:
-        """Let others know where the page is served."""
+    def set_page_address(self, address: str) -> None:
+        """Record where the page is served."""
         with self.ledger.write() as tx:
             tx.save_settings(replace(tx.settings, page_address=address))
 
-    def served(self) -> str:
-        """Return where the page is served now, if it is."""
-        return self.ledger.settings.page_address if is_locked(self._server) else ""
-
-    @property
-    def _orchestrator(self) -> Path:
-        return self.state / "orchestrator.lock"
-
-    @property
-    def _server(self) -> Path:
-        return self.state / "page.lock"
+    def page_address(self) -> str:
+        """Return where the page is served now, or nothing."""
+        return self.ledger.settings.page_address if is_locked(self.state / "page.lock") else ""

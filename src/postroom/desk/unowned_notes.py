@@ -23,8 +23,8 @@ from postroom.desk.exposure import ExposureLog
 from postroom.desk.note_actions import FileSlip, Freeze, PresentRequest
 from postroom.desk.note_sync import SeenNote
 from postroom.desk.notes import LEVELS, MARKS, Notes, inert_fields, taken_over_at
-from postroom.desk.outbox import ORCHESTRATOR, PERSON, Outbox, Proposal
 from postroom.desk.plan import ListedLetter, SlipFacts, UnownedNote
+from postroom.desk.proposals import ORCHESTRATOR, PERSON, Proposal, Proposals
 from postroom.desk.recorder import Call
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -90,14 +90,14 @@ class UnownedNotes:
     def __init__(
         self,
         notes: Notes,
-        outbox: Outbox,
+        proposals: Proposals,
         composer: Composer,
         exposure: ExposureLog,
         report: Callable[[str], None],
     ) -> None:
-        self._notes, self._sync, self._outbox = notes, notes.sync, outbox
+        self._notes, self._sync, self._proposals = notes, notes.sync, proposals
         self._composer, self._exposure, self._report = composer, exposure, report
-        self._ledger, self._clock = outbox.ledger, outbox.clock
+        self._ledger, self._clock = proposals.ledger, proposals.clock
         self.full: set[str] = set()  # agents of whom no more drafts are taken now
 
     # Facts
@@ -214,7 +214,7 @@ class UnownedNotes:
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
             letter = self._composer.letter(written)
-            entry = self._outbox.propose(call, letter, wish)
+            entry = self._proposals.propose(call, letter, wish)
         except PostroomError as why:
             self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
             self.full |= {call.agent} if isinstance(why, Limited | Full) else set()
@@ -300,7 +300,7 @@ class UnownedNotes:
         if action.why:
             sentence = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
-            self._outbox.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            self._proposals.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             sentence = f"{seen.path} asks for approval and went to {folders.PENDING}/."
         self._report(sentence)
 

@@ -76,7 +76,7 @@ class Dashboard:
     def update(self, *, is_stopped: bool = False) -> None:
         """Bring all three up to now; what cannot be written is written by the next round."""
         with suppress(PostroomError):
-            self.context.desk.belongs()
+            self.context.desk.effects.check_ownership()
             writers = (
                 partial(self._update_dashboard, is_stopped=is_stopped),
                 self._write_briefing,

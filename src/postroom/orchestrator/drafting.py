@@ -22,7 +22,7 @@ from postroom.core.message import SENT
 from postroom.core.policy import Full
 from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState
 from postroom.desk.compose import Written
-from postroom.desk.outbox import ORCHESTRATOR, Proposal
+from postroom.desk.proposals import ORCHESTRATOR, Proposal
 from postroom.desk.recorder import Call
 from postroom.orchestrator.context import RunContext
 from postroom.vault.folders import DRAFTS
@@ -101,7 +101,7 @@ class Drafter:
                 account=item.account,
             )
         )
-        if item.by == DecidedBy.NO_RULE and desk.reading.card(letter, ()).level is Level.STOP:
+        if item.by == DecidedBy.NO_RULE and desk.exposure.card(letter, ()).level is Level.STOP:
             raise Denied("no rule asks for it, and its risk card would be red")
         urgent = {"priority": "urgent"} if judgement.decision == "urgent" else {}
         link = f"[[{inbox.note_name(item)}]]"
@@ -112,7 +112,7 @@ class Drafter:
             always_ask=True,
             fields={"reply_to_message_id": item.message, "answers": link, **urgent},
         )
-        return desk.propose(DRAFT_CALL, letter, proposal)
+        return desk.calls.propose(DRAFT_CALL, letter, proposal)
 
     def _is_answered(self, item: InboxItem) -> bool:
         """Whether a sent mail of the conversation answers this one."""
@@ -158,7 +158,7 @@ class Drafter:
         by = DecidedBy.PERSON_ONLY
         if isinstance(entry.state, life.Pending):
             try:
-                self.context.desk.withdraw(WITHDRAW_CALL, entry.id)
+                self.context.desk.calls.withdraw(WITHDRAW_CALL, entry.id)
             except Conflict:
                 pass  # it was decided at this moment
             except PostroomError:

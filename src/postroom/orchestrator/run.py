@@ -68,7 +68,7 @@ class Orchestrator:
 
     def add_backlog(self, query: str) -> None:
         """Take mail that is there already; a query that does not parse raises, and nothing is done."""
-        self.context.desk.belongs()
+        self.context.desk.effects.check_ownership()
         for account in self.context.accounts:
             self._watcher.find_new(account)
             if account not in self._watcher.trouble:
@@ -77,7 +77,7 @@ class Orchestrator:
     def round(self) -> None:
         """Look at everything once; a part that fails does not keep the others waiting."""
         try:
-            self.context.desk.belongs()
+            self.context.desk.effects.check_ownership()
         except PostroomError as error:  # the vault is another desk's: nothing in it is touched
             self._report(error)
             return
@@ -144,9 +144,9 @@ class Orchestrator:
         for entry in desk.send_approved():
             why = _why_not_sent(entry.state)
             self.context.emit("letter", letter=entry.id, state=entry.kind, said=why)
-        for sentence in desk.trouble:
+        for sentence in desk.problems:
             self._tell_once(sentence)
-        desk.trouble.clear()
+        desk.problems.clear()
         self._last_tick = time.monotonic()
         return overview.last_action() != before
 

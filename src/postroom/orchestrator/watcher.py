@@ -14,7 +14,7 @@ from postroom.core.handbook import MailFacts
 from postroom.core.mail_view import MailView
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
-from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.proposals import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
 from postroom.orchestrator.context import RunContext
@@ -141,7 +141,7 @@ class Watcher:
                 if isinstance(answer, PostroomError):
                     raise answer
                 mail = self._parse(item, answer)
-                mail_facts = facts(mail, self.context.desk.reading.own(item.account))
+                mail_facts = facts(mail, self.context.desk.exposure.own(item.account))
             except PostroomError as error:
                 self._report(item.account, error)
                 continue
@@ -149,7 +149,9 @@ class Watcher:
                 new.append((item, mail, mail_facts))
         if new:
             # Recorded before the note is there: whoever reads the note has seen the mail.
-            self.context.desk.reading.record([exposed(item.account, mail) for item, mail, _ in new])
+            self.context.desk.exposure.record(
+                [exposed(item.account, mail) for item, mail, _ in new]
+            )
             self.mail_notes.create(new)
             self.context.emit("noted", mails=len(new))
 
@@ -167,7 +169,7 @@ class Watcher:
         elif self.mail_notes.is_filed(item, mail):  # the ledger is from a backup: it was done
             self.context.inbox.close_without_note(item, InboxState.DONE)
         elif self.mail_notes.adopt_existing(item, mail, mail_facts):
-            self.context.desk.reading.record([exposed(item.account, mail)])
+            self.context.desk.exposure.record([exposed(item.account, mail)])
         else:
             return True
         return False

@@ -15,7 +15,7 @@ from postroom.core.errors import Conflict
 from postroom.core.handbook import Judgement
 from postroom.core.policy import DAY
 from postroom.core.records import Entry, InboxItem, InboxState, MailboxCursor
-from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.proposals import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from postroom.store.ledger import Ledger

@@ -36,7 +36,7 @@ from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
 from postroom.core.text import duration, file_name, numbered, one_line
 from postroom.desk.exposure import READABLE, ExposureLog
-from postroom.desk.outbox import refuse_other_html
+from postroom.desk.proposals import refuse_other_html
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault

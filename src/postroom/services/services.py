@@ -38,9 +38,9 @@ class Services:
             mailboxes=desk.mailboxes,
             account=desk.account,
             recorder=desk.recorder,
-            reading=desk.reading,
+            reading=desk.exposure,
             rules=desk.rules,
-            outgoing=desk.shelf.outgoing,
+            outgoing=desk.permissions.outgoing,
             paused=desk.paused,
         )
 
@@ -52,7 +52,7 @@ class Services:
         from postroom.vault.access import Access
         from postroom.vault.vault import Vault
 
-        desk, shelf = self.desk, self.desk.shelf
+        desk, shelf = self.desk, self.desk.permissions
         room = f"{shelf.room}/" if shelf.room else ""
         vault, access = Vault(shelf.root), Access(shelf.room, shelf.folders)
         return Notebook(
@@ -80,7 +80,7 @@ class Services:
         from postroom.agents.mail import AgentMail
         from postroom.services.correspondence import Correspondence
 
-        tools = self.desk.tools
+        tools = self.desk.effects
         mail = AgentMail(tools.cwd, tools.environ)
         return Correspondence(mail, self.desk.recorder, tools.voice, tools.sleep)
 

@@ -120,7 +120,9 @@ class Calls:
         """Return the result of `resources/list`: the caller's newest letters, if the contract shows letters."""
         call, ids = Call("list_resources", caller_name(caller)), list[str]()
         if "letter" in self._resources:
-            ids = self.run_guarded(lambda: self.provider.desk().newest_letters(call, MAX_RESOURCES))
+            ids = self.run_guarded(
+                lambda: self.provider.desk().calls.newest_letters(call, MAX_RESOURCES)
+            )
         rows = [{"uri": f"letter://{id}", "name": id, "mimeType": "text/plain"} for id in ids]
         return {"resources": rows}
 
@@ -165,7 +167,7 @@ class Calls:
         """Bring the log file up to the ledger."""
         self._is_unpublished = False
         with suppress(Exception):  # the next time writes it; nothing here ends the server
-            self.provider.desk().publish()
+            self.provider.desk().flush_log()
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""

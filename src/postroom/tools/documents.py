@@ -74,7 +74,7 @@ def rehearse(context: ToolContext, written: Written) -> Letter:
     """Return the letter that would be proposed, and leave the line of the call; nothing is entered."""
     composer = context.desk.composer
     letter = composer.letter(written) if written.answers else composer.rehearsed(written)
-    context.desk.rehearse(context.call, letter)
+    context.desk.calls.rehearse(context.call, letter)
     return letter
 
 

@@ -145,7 +145,7 @@ class Handlers:
         desk, entry = self._desk, self._reader.letters.get(request.id)
         letter, queue = entry.letter, self._queue(request, entry.id)
         original = self._reader.history.original(entry.id) if entry.is_edited else None
-        difference = desk.edited(entry) if isinstance(entry.state, life.Pending) else ""
+        difference = desk.note_difference(entry) if isinstance(entry.state, life.Pending) else ""
         title = letter.subject or "(no subject)"
         frame = self._frame(request, title, "/letter", *notices, queue=queue)
         return page(
@@ -159,7 +159,7 @@ class Handlers:
             # A letter whose note was edited cannot be approved before that is cleared up.
             offers=("reject",) if difference else life.offered(entry.state),
             has_thread=bool(letter.thread and letter.in_reply_to),
-            replaced_by=desk.replaced_by(entry),
+            replaced_by=desk.calls.replaced_by(entry),
         )
 
     def plain(self, request: PageRequest) -> Response:
@@ -241,14 +241,17 @@ class Handlers:
         if revise and not reason:
             raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
         return self._decide(
-            request, lambda: self._desk.reject(request.id, by=by, reason=reason, revise=revise)
+            request,
+            lambda: self._desk.decide(
+                request.id, "revise" if revise else "reject", by=by, reason=reason
+            ),
         )
 
     def undo(self, request: PageRequest) -> Response:
-        return self._decide(request, lambda: self._desk.recall(request.id, by=request.session.person))  # fmt: skip
+        return self._decide(request, lambda: self._desk.decide(request.id, "undo", by=request.session.person))  # fmt: skip
 
     def reopen(self, request: PageRequest) -> Response:
-        return self._decide(request, lambda: self._desk.reopen(request.id, by=request.session.person))  # fmt: skip
+        return self._decide(request, lambda: self._desk.decide(request.id, "reopen", by=request.session.person))  # fmt: skip
 
     def resolve(self, request: PageRequest) -> Response:
         answer = request.form.get("sent")
@@ -257,7 +260,9 @@ class Handlers:
         by, proof = request.session.person, self._sessions.proof(request.session)
         return self._decide(
             request,
-            lambda: self._desk.resolve(request.id, by=by, sent=answer == "yes", proof=proof),
+            lambda: self._desk.decide(
+                request.id, "resolve", by=by, sent=answer == "yes", proof=proof
+            ),
         )
 
     # Editing
@@ -268,7 +273,7 @@ class Handlers:
         if not isinstance(entry.state, life.Pending):
             why = _explain(life.refuse(entry.id, entry.state, "edited"), entry.state)
             return self._letter(request, Notice("stop", f"Not edited. {why}"), status=409)
-        self._desk.refuse_edited(entry)
+        self._desk.refuse_edited_note(entry)
         letter = entry.letter
         fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
         fields |= {"subject": letter.subject, "text": letter.text}
@@ -282,7 +287,7 @@ class Handlers:
             why = "The letter was changed in the meantime. This is what you typed; check it again."
             return self.edit(request, why, 409)
         try:
-            letter, card = self._desk.outbox.edited(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+            letter, card = self._desk.verdicts.preview_edit(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
         except (Invalid, Denied) as error:
             return self.edit(request, error.message_with_remedy)
         if letter == entry.letter:
@@ -303,11 +308,11 @@ class Handlers:
         approves = request.form.get("then") == "approve"
 
         def act() -> Entry:
-            letter, card = self._desk.outbox.edited(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+            letter, card = self._desk.verdicts.preview_edit(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
             if letter.digest != request.form.get("becomes"):
                 raise Conflict("The letter is not what you saw", remedy="Edit it again.")
             if approves:
-                self._desk.outbox.refuse_rehearsal()
+                self._desk.verdicts.refuse_rehearsal()
                 _require_red_box(card.level, request.form)
             proof, by = self._sessions.proof(request.session), request.session.person
             changed = self._desk.edit(request.id, letter, proof=proof, was=request.digest, by=by)
@@ -359,7 +364,7 @@ class Handlers:
         return views.chart(self._reader.lists.per_day(since, seconds), now.date())
 
     def chain(self, request: PageRequest) -> Response:
-        self._desk.publish()
+        self._desk.flush_log()
         faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
         head = self._reader.actions.head()
         return self._part(request, "chain.html", "Audit log", "/history", head=head, faults=faults)

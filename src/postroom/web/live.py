@@ -134,8 +134,8 @@ class AutoDispatcher:
         try:
             notices = self._desk.reconcile(adopt=True)
             self._desk.send_approved()
-            while self._desk.trouble:
-                notices.append(self._desk.trouble.pop(0))
+            while self._desk.problems:
+                notices.append(self._desk.problems.pop(0))
             self.problem = ""
         except PostroomError as error:
             self.problem = error.message_with_remedy

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from postroom.core.errors import Denied, Limited
 from postroom.desk.desk import Desk
-from postroom.desk.passphrase import Unlocked
+from postroom.desk.trust import Unlocked
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -114,7 +114,7 @@ class Sessions:
     @property
     def needs_passphrase(self) -> bool:
         """Whether a sign-in address alone is not enough."""
-        return self.always_locked or self.desk.rules.trust == "desk" or self.desk.raised()
+        return self.always_locked or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
 
     # Signing in and out
 
@@ -162,7 +162,7 @@ class Sessions:
         last, unlocked = self._unlocked.get(session.secret, (0.0, None))
         if unlocked is None or self.now() - last > self.idle_seconds:
             return None
-        return unlocked if self.desk.opens(unlocked) else None
+        return unlocked if self.desk.trust.is_valid(unlocked) else None
 
     def record_activity(self, session: BrowserSession) -> None:
         """Start the idle time anew."""
@@ -182,7 +182,7 @@ class Sessions:
                     remedy="Wait, or use `postroom approve` in the terminal, which asks for it too.",
                 )
             try:
-                unlocked = self.desk.unlock(passphrase)
+                unlocked = self.desk.trust.unlock(passphrase)
             except Denied:
                 self._wrong_tries += 1
                 if self._wrong_tries >= FREE_TRIES:

@@ -15,7 +15,7 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
-from postroom.desk.outbox import ORCHESTRATOR, WHO
+from postroom.desk.proposals import AUTHORS, ORCHESTRATOR
 
 PAGE_SIZE: Final = 50  # letters of a list on one page
 MAX_TEXT_SHOWN: Final = 200_000  # characters of a letter on a page; a link leads to the rest
@@ -44,7 +44,7 @@ def pages(total: int) -> int:
 
 def agent_name(name: str) -> str:
     """Return the author of a letter as people say it."""
-    return WHO.get(name) or ("Postroom's own draft" if name == ORCHESTRATOR else name)
+    return AUTHORS.get(name) or ("Postroom's own draft" if name == ORCHESTRATOR else name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def open_desk(
     state: Path,
     stack: ExitStack,
     *,
-    tools: Effects | None = None,
+    effects: Effects | None = None,
     moved: bool = False,
     adopts: bool = False,
     transport: BaseTransport | None = None,
@@ -85,11 +85,11 @@ def open_desk(
 
     With `adopts` it may be one that belongs to another vault, machine or folder.
     """
-    tools = tools or _effects(config)
+    effects = effects or _effects(config)
     if not adopts:
         identity.refuse_strangers(config.vault.path, _ledger(state))
     id = make_desk(config.vault.path, draw_id)
-    ledger = SqliteLedger(_ledger(state), clock=tools.clock, draw=tools.draw)
+    ledger = SqliteLedger(_ledger(state), clock=effects.clock, draw=effects.draw)
     stack.callback(ledger.close)
     if not adopts:
         identity.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
@@ -116,8 +116,8 @@ def open_desk(
         mailboxes=mailboxes,
         account=config.default_account,
         rules=apply_pinned_rules(rules(config), ledger),
-        tools=replace(tools, belongs=lambda: identity.check(config.vault.path, ledger)),
-        shelf=VaultPermissions(
+        effects=replace(effects, check_ownership=lambda: identity.check(config.vault.path, ledger)),
+        permissions=VaultPermissions(
             config.vault.path,
             config.vault.room,
             config.vault.agent_folders,
@@ -223,7 +223,9 @@ def adopt(config: Config) -> str:
         )
         # The letters first: once they are unknown, an interrupted adoption sends nothing.
         with locked(state / "desk.lock"):
-            desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
+            desk.upkeep.reconcile_with_newer_log(
+                former.ahead(), "this ledger came from another desk"
+            )
             former.project()
         mark_unknown_drafts(desk.vault, ledger)
         identity.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)

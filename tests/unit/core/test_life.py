@@ -33,11 +33,11 @@ STATES = (
 )
 EVENTS: dict[str, Callable[[life.State], life.State]] = {
     "approve": lambda state: life.approve(ID, state, VERDICT, 10),
-    "recall": lambda state: life.recall(ID, state, NOW),
-    "reject": lambda state: life.reject(ID, state, NOW, by="ada", reason="no"),
-    "withdraw": lambda state: life.withdraw(ID, state, NOW),
-    "resolve": lambda state: life.resolve(ID, state, NOW, "ada", sent=True),
-    "reopen": lambda state: life.reopen(ID, state, NOW),
+    "recall": lambda state: life.change(ID, state, "undo", NOW),
+    "reject": lambda state: life.change(ID, state, "reject", NOW, by="ada", reason="no"),
+    "withdraw": lambda state: life.change(ID, state, "withdraw", NOW),
+    "resolve": lambda state: life.change(ID, state, "resolve", NOW, by="ada", sent=True),
+    "reopen": lambda state: life.change(ID, state, "reopen", NOW),
 }
 HAS = {
     "approve": {"pending"},
@@ -94,14 +94,17 @@ def test_a_retry_keeps_the_verdict_the_first_try_and_the_count() -> None:
 
 
 def test_a_recalled_letter_begins_anew() -> None:
-    assert life.recall(ID, life.Approved(VERDICT, THEN, 10, "busy", 3, THEN), NOW) == life.Pending(
-        NOW
-    )
+    assert life.change(
+        ID, life.Approved(VERDICT, THEN, 10, "busy", 3, THEN), "undo", NOW
+    ) == life.Pending(NOW)
 
 
 def test_an_unknown_letter_that_was_not_sent_waits_for_a_new_verdict() -> None:
-    assert life.resolve(ID, STATES[-1], NOW, "ada", sent=False) == life.Pending(NOW)
-    assert narrow(life.resolve(ID, STATES[-1], NOW, "ada", sent=True), life.Sent).verdict == VERDICT
+    assert life.change(ID, STATES[-1], "resolve", NOW, by="ada", sent=False) == life.Pending(NOW)
+    assert (
+        narrow(life.change(ID, STATES[-1], "resolve", NOW, by="ada", sent=True), life.Sent).verdict
+        == VERDICT
+    )
 
 
 def test_open_states_are_those_that_wait_or_are_on_their_way() -> None:

@@ -10,8 +10,8 @@ import pytest
 from postroom.core import audit, life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
-from postroom.desk import passphrase
-from postroom.desk.outbox import Proposal
+from postroom.desk import trust
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import SearchPage
@@ -34,7 +34,7 @@ def test_a_draft_that_comes_back_after_its_recall_is_not_another_word(office: Of
     office.write("Approved/offer.md", OWN)
     office.look()
     (line,) = office.desk.ledger.lists.summaries()
-    office.desk.recall(line.id)
+    office.desk.decide(line.id, "undo")
     office.write("Approved/offer.md", OWN)
     office.look()
     assert office.state_of(line.id) == "pending"
@@ -46,7 +46,7 @@ def test_a_slip_does_not_let_out_what_a_person_has_changed_since(office: Office)
     entry = office.propose(letter)
     office.desk.edit(entry.id, replace(letter, to=(BOB,), text="For Bob, not yet approved.\n"))
     office.write("Approved/ann.md", SLIP)
-    again = office.desk.post(SEND, replace(letter, id="bbbbbbbbbb"), Proposal(), slips=True)
+    again = office.desk.calls.post(SEND, replace(letter, id="bbbbbbbbbb"), Proposal(), slips=True)
     assert again.kind == "pending"
     assert sends(office) == []
 
@@ -84,7 +84,7 @@ def test_an_approved_note_that_a_sync_client_brings_back_after_an_undo_approves_
     office.move(entry.id, "Approved")
     office.look()
     approved = office.note(entry.id).read_bytes()
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     office.note(entry.id).unlink()
     (office.vault / "Approved/back.md").write_bytes(approved)
     office.look()
@@ -141,7 +141,7 @@ def test_a_draft_that_cannot_be_marked_is_no_letter(office: Office, folder: str)
 
 def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Office) -> None:
     entry = office.propose()
-    sealed = passphrase.sealed("open sesame", b"0" * 16, cost=2)
+    sealed = trust.hash_passphrase("open sesame", b"0" * 16, cost=2)
     change_settings(office.desk.ledger, trust="desk", passphrase=sealed)
     office.move(entry.id, "Approved")
     office.write("Approved/own.md", OWN)
@@ -187,7 +187,7 @@ def test_a_forged_line_of_the_log_is_believed_by_nobody(office: Office, state: s
 def test_a_slip_that_is_taken_away_before_the_claim_sends_nothing(office: Office) -> None:
     slip = office.write("Approved/ann.md", SLIP)
     (office.vault / "PAUSED").touch()
-    entry = office.desk.post(SEND, office.letter(), Proposal(), slips=True)
+    entry = office.desk.calls.post(SEND, office.letter(), Proposal(), slips=True)
     assert entry.kind == "approved"
     slip.unlink()
     (office.vault / "PAUSED").unlink()
@@ -218,7 +218,7 @@ def test_an_agent_with_a_name_of_ours_rehearses_nothing(office: Office) -> None:
     office.reopen(live=False)
     before = office.desk.ledger.actions.head()
     with pytest.raises(Invalid, match="name"):
-        office.desk.rehearse(Call("send_email", "person"), office.letter())
+        office.desk.calls.rehearse(Call("send_email", "person"), office.letter())
     ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"result":"error"' in line
 
@@ -272,7 +272,7 @@ def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(
         office.clock.go(seconds)
 
     office.sleep = sleep
-    assert office.desk.post(SEND, replace(letter, id="bbbbbbbbbb")).kind == "pending"
+    assert office.desk.calls.post(SEND, replace(letter, id="bbbbbbbbbb")).kind == "pending"
     assert office.sent() == []
 
 
@@ -320,14 +320,14 @@ def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office: Office, courier
     courier.settles = False
     office.write("Approved/slip.md", SLIP)
     courier.loses(after=True)
-    entry = office.desk.post(SEND, office.letter(subject="First"), slips=True)
-    office.desk.resolve(entry.id, by="ada", sent=False)
+    entry = office.desk.calls.post(SEND, office.letter(subject="First"), slips=True)
+    office.desk.decide(entry.id, "resolve", by="ada", sent=False)
     entry = office.desk.ledger.letters.get(entry.id)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(20)
     courier.refuses(BUSY)
     assert office.desk.dispatch(entry.id).kind == "approved"
-    second = office.desk.post(SEND, office.letter(subject="Second"), slips=True)
+    second = office.desk.calls.post(SEND, office.letter(subject="Second"), slips=True)
     assert second.kind == "pending"
 
 
@@ -359,7 +359,7 @@ def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office: Of
     office.look()
     (line,) = office.desk.ledger.lists.summaries()
     entry = office.desk.ledger.letters.get(line.id)
-    office.desk.outbox.edit(entry.id, replace(entry.letter, text="From the terminal.\n"))
+    office.desk.verdicts.edit(entry.id, replace(entry.letter, text="From the terminal.\n"))
     draft.write_text(f"{draft.read_text()}\nTyped in Obsidian.\n")
     office.desk.sync_notes_and_log(office.desk.ledger.letters.get(entry.id), retext=True)
     assert "Typed in Obsidian." in draft.read_text()
@@ -373,9 +373,9 @@ def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(
     entry = office.approved()
 
     def meanwhile() -> None:
-        office.desk.outbox.distrust((), "put back from a backup")
-        office.desk.resolve(entry.id, by="ada", sent=False)
-        office.desk.reject(entry.id, by="ada", reason="never")
+        office.desk.upkeep.reconcile_with_newer_log((), "put back from a backup")
+        office.desk.decide(entry.id, "resolve", by="ada", sent=False)
+        office.desk.decide(entry.id, "reject", by="ada", reason="never")
 
     office.at("published", meanwhile)
     courier.refuses(BUSY)
@@ -387,7 +387,7 @@ def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(
 def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office: Office) -> None:
     entry = office.propose()
     began = office.desk
-    began.set_passphrase("correct horse")
+    began.trust.set_passphrase("correct horse")
     # As another process does that was opened at this level.
     change_settings(began.ledger, trust="desk")
     with pytest.raises(Denied):
@@ -415,5 +415,5 @@ def test_whom_you_have_written_to_is_read_in_the_sent_mail_itself(office: Office
     office.approved(to=(ann,), bcc=(joe,))
     office.desk.send_approved()
     for address, new in ((ann, False), (joe, False), (eve, True)):
-        card = office.desk.reading.card(office.letter(to=(address,)), ())
+        card = office.desk.exposure.card(office.letter(to=(address,)), ())
         assert ("first_contact" in {line.kind for line in card.lines}) == new, address

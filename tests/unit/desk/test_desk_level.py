@@ -57,18 +57,18 @@ def test_no_resolution_without_the_passphrase(office: Office, courier: Courier) 
     office.desk.send_approved()
     for sent in (True, False):
         with pytest.raises(Denied):
-            office.desk.resolve(entry.id, by="ada", sent=sent)
+            office.desk.decide(entry.id, "resolve", by="ada", sent=sent)
         assert office.state_of(entry.id) == "unknown"
-    office.desk.resolve(entry.id, by="ada", sent=False, proof=WORD)
+    office.desk.decide(entry.id, "resolve", by="ada", sent=False, proof=WORD)
     assert office.state_of(entry.id) == "pending"
 
 
 def test_to_say_no_to_undo_and_to_withdraw_needs_no_passphrase(office: Office) -> None:
     first, second, third = office.propose(), office.propose(), office.propose()
-    office.desk.reject(first.id, by="ada", reason="")
+    office.desk.decide(first.id, "reject", by="ada", reason="")
     office.desk.approve(second.id, by="ada", digest=second.digest, proof=WORD)
-    office.desk.recall(second.id)
-    office.desk.withdraw(SEND, third.id)
+    office.desk.decide(second.id, "undo")
+    office.desk.calls.withdraw(SEND, third.id)
     assert [office.state_of(e.id) for e in (first, second, third)] == [
         "rejected",
         "pending",
@@ -180,14 +180,14 @@ def test_the_notes_of_this_level_name_it(office: Office) -> None:
 
 def test_a_short_passphrase_is_refused(office: Office) -> None:
     with pytest.raises(Invalid):
-        office.desk.set_passphrase("short", old=WORD)
+        office.desk.trust.set_passphrase("short", old=WORD)
 
 
 def test_a_passphrase_is_changed_only_by_the_old_one(office: Office) -> None:
     for old in (None, "wrong one"):
         with pytest.raises(Denied):
-            office.desk.set_passphrase("another word", old=old)
-    office.desk.set_passphrase("another word", old=WORD)
+            office.desk.trust.set_passphrase("another word", old=old)
+    office.desk.trust.set_passphrase("another word", old=WORD)
     assert office.desk.ledger.settings.passphrase.startswith("scrypt$32768$8$1$")
     entry = office.propose()
     with pytest.raises(Denied):
@@ -231,15 +231,15 @@ def test_the_level_is_lowered_by_the_passphrase(office: Office) -> None:
     lowered(office, trust="desk")
     for proof in (None, "wrong one"):
         with pytest.raises(Denied):
-            office.desk.loosen(proof, trust="folder")
+            office.desk.trust.loosen(proof, trust="folder")
         assert lowered(office, trust="folder").trust == "desk"
-    office.desk.loosen(WORD, trust="folder")
+    office.desk.trust.loosen(WORD, trust="folder")
     assert lowered(office, trust="folder").trust == "folder"
 
 
 def test_lowering_leaves_a_line_in_the_log(office: Office) -> None:
     before = office.desk.ledger.actions.head()
-    office.desk.loosen(WORD, trust="folder")
+    office.desk.trust.loosen(WORD, trust="folder")
     ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"action_type":"lower_trust"' in line
     assert '"actor":"person"' in line
@@ -287,6 +287,6 @@ def test_approvals_that_are_not_required_are_asked_for_where_ledger_and_passphra
     assert office.propose().kind == "sent"  # without a passphrase the settings decide
     office.set_passphrase(WORD)
     assert office.propose().kind == "pending"
-    office.desk.loosen(WORD, required=False)
+    office.desk.trust.loosen(WORD, required=False)
     assert office.propose().kind == "sent"
     office.close()

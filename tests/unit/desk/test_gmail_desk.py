@@ -21,7 +21,7 @@ from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Accepted
 from postroom.services.services import Services
@@ -63,7 +63,7 @@ class Post:
 
     def write(self, desk: Desk, subject: str = "Tea") -> Entry:
         letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
-        return desk.post(AGENT, letter, Proposal())
+        return desk.calls.post(AGENT, letter, Proposal())
 
     def approve(self, desk: Desk, id: str) -> life.State:
         desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
@@ -125,7 +125,7 @@ def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(
         id = post.write(desk).id
         service.fail(ACT, lost="before")
         assert name(post.approve(desk, id)) == "approved"
-        desk.recall(id)
+        desk.decide(id, "undo")
         assert post.carry_out_late() == 200
         assert name(post.approve(desk, id)) == "sent"
     assert len(service.sent) == 1
@@ -136,7 +136,7 @@ def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
         desk.dispatch(id)
         service.requests[:] = [one for one in service.requests if one.status != 200]
@@ -149,7 +149,7 @@ def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         assert post.carry_out_late() == 200
         entry = desk.ledger.letters.get(id)
         desk.edit(id, replace(entry.letter, to=(BOB,), text="At five.\n"))
@@ -162,7 +162,7 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
         assert desk.ledger.letters.get(id).kind == "sent"
@@ -174,9 +174,9 @@ def test_a_rejected_letter_of_which_an_earlier_version_left_late_is_unknown(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
         state = narrow(desk.ledger.letters.get(id).state, life.Unknown)
@@ -350,7 +350,7 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(
                 service.fail(ACT, **fault)
             if rejected:
                 desk.send_approved()
-                desk.reject(id, by="ada", reason="no")
+                desk.decide(id, "reject", by="ada", reason="no")
             step, passed = die_at(number)
             try:
                 replace(desk.dispatcher, crash_point=step).dispatch_all()
@@ -407,14 +407,14 @@ def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         post.carry_out_late()
         desk.edit(id, replace(desk.ledger.letters.get(id).letter, **change))
         assert name(post.approve(desk, id)) == "unknown"
         post.forget_waits(asked=120)
         desk.send_approved()
         assert desk.ledger.letters.get(id).kind == "unknown"
-        desk.resolve(id, by="ada", sent=False)
+        desk.decide(id, "resolve", by="ada", sent=False)
         assert name(post.approve(desk, id)) == "sent"
 
 
@@ -423,7 +423,7 @@ def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         assert name(post.approve(desk, id)) == "sent"
         service.requests[:] = [one for one in service.requests if one.status == 0]
@@ -439,7 +439,7 @@ def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(
         id = post.write(desk).id
         service.fail(ACT, status=429, headers={"Retry-After": "60"})
         post.approve(desk, id)
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
         service.fail(r"DELETE /gmail/v1/users/me/drafts/", lost="after")
         desk.send_approved()
         proof = desk.ledger.proofs.get(id)
@@ -474,7 +474,7 @@ def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post: Post, serv
         )
         post.approve(desk, id)
         away.times = 0
-        desk.resolve(id, by="ada", sent=True)
+        desk.decide(id, "resolve", by="ada", sent=True)
         desk.send_approved()
         assert desk.ledger.letters.get(id).kind == "sent"
         assert post.carry_out_late() == 404
@@ -499,7 +499,7 @@ def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(
     with post.desk() as desk:
         desk.reconcile()
         if desk.ledger.letters.get(id).kind == "unknown":
-            desk.resolve(id, by="ada", sent=False)
+            desk.decide(id, "resolve", by="ada", sent=False)
         assert name(post.approve(desk, id)) == "sent"
         service.requests[:] = [one for one in service.requests if one.status == 0]
         assert post.carry_out_late() == 404
@@ -607,7 +607,7 @@ def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         for fault in ({"status": 500}, {"status": 403, "reason": "forbidden"}, {"status": 404}):
             service.fail(DELETE, times=1, **fault)
@@ -627,7 +627,7 @@ def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(
 ) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
-        desk.recall(id)
+        desk.decide(id, "undo")
         desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         service.fail(DELETE, status=500)
         assert name(post.approve(desk, id)) == "approved"
@@ -655,7 +655,7 @@ def test_a_rejected_letter_whose_draft_vanished_is_unknown_only_after_a_send_wit
             id = post.write(desk).id
             service.fail(ACT, **fault)
             post.approve(desk, id)
-            desk.reject(id, by="ada", reason="no")
+            desk.decide(id, "reject", by="ada", reason="no")
             service.fail(DELETE, lost="after")
             for _ in range(3):
                 desk.send_approved()
@@ -684,7 +684,7 @@ def test_by_messages_only_gmails_own_refusal_is_not_sent(post: Post, service: Gm
             assert state == (refusals[answer["status"]] if own else "unknown"), answer
             look_later(post, desk, 1)
             if state == "unknown":
-                desk.resolve(id, by="ada", sent=True)
+                desk.decide(id, "resolve", by="ada", sent=True)
             times = [one.letter for one in service.sent].count(id)
             assert times == (done or state == "approved"), answer
 
@@ -759,8 +759,8 @@ def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_lea
             desk.composer.letter(Written((ANN,), subject, "At four.\n"))
             for subject in ("Tea", "Cake")
         )
-        assert desk.post(AGENT, tea, Proposal(), slips=True).kind == "approved"
-        assert desk.post(AGENT, cake, Proposal(), slips=True).kind == "pending"
+        assert desk.calls.post(AGENT, tea, Proposal(), slips=True).kind == "approved"
+        assert desk.calls.post(AGENT, cake, Proposal(), slips=True).kind == "pending"
         assert post.carry_out_late() == 200
         desk.send_approved()
         assert desk.ledger.letters.get(tea.id).kind == "sent"

@@ -11,7 +11,7 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Rejected, Sent
 from postroom.core.policy import DAY
 from postroom.core.records import Entry
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from tests.desks import SEND, YOU, Office
 from tests.narrow import narrow
@@ -144,7 +144,7 @@ def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office:
 def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
-    office.desk.reject(letter.id, by="ada", reason="Not to Ann")
+    office.desk.decide(letter.id, "reject", by="ada", reason="Not to Ann")
     office.clock.go(30 * DAY)
     for key in ("", "new"):
         answer = again(office, letter, key=key)
@@ -163,7 +163,7 @@ def closed(office: Office, courier: Courier, letter: Letter, kind: str, **wish: 
         office.clock.go(3 * DAY)
         office.look()
     else:
-        office.desk.withdraw(SEND, letter.id)
+        office.desk.calls.withdraw(SEND, letter.id)
     assert office.state_of(letter.id) == kind
 
 
@@ -181,9 +181,9 @@ def test_the_same_call_for_a_letter_that_failed_expired_or_was_withdrawn_is_a_ne
 def test_of_several_letters_of_one_content_the_open_one_is_the_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
-    office.desk.withdraw(SEND, letter.id)
+    office.desk.calls.withdraw(SEND, letter.id)
     second = again(office, letter)
-    office.desk.reject(second.id, by="ada", reason="no")
+    office.desk.decide(second.id, "reject", by="ada", reason="no")
     office.move(letter.id, "Approved")
     office.look()
     assert office.state_of(letter.id) == "pending"
@@ -252,7 +252,7 @@ def test_a_key_names_its_letter_even_when_that_is_closed(
 def test_a_key_that_a_person_opened_again_names_the_open_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="k1")
-    office.desk.reject(letter.id, by="ada", reason="no")
+    office.desk.decide(letter.id, "reject", by="ada", reason="no")
     office.move(letter.id, "Approved")
     office.look()
     answer = again(office, letter, key="k1")
@@ -313,7 +313,7 @@ def test_a_letter_that_waits_is_not_rehearsed_over(office: Office) -> None:
 
 def test_a_letter_names_the_one_that_it_replaces(office: Office) -> None:
     first = office.propose()
-    office.desk.reject(first.id, by="ada", reason="shorter", revise=True)
+    office.desk.decide(first.id, "revise", by="ada", reason="shorter")
     assert office.propose(office.letter(), replaces=first.id).replaces == first.id
 
 
@@ -332,7 +332,7 @@ def test_a_letter_that_does_not_exist_cannot_be_replaced(office: Office) -> None
 def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
-    office.desk.reject(letter.id, by="ada", reason="shorter", revise=True)
+    office.desk.decide(letter.id, "revise", by="ada", reason="shorter")
     answer = again(office, letter, replaces=letter.id)
     assert (answer.id, narrow(answer.state, Rejected).revise) == (letter.id, True)
 
@@ -351,7 +351,7 @@ def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(
 def test_a_new_key_for_a_rejected_letter_is_not_used_up_by_the_answer(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="first")
-    office.desk.reject(letter.id, by="ada", reason="too long")
+    office.desk.decide(letter.id, "reject", by="ada", reason="too long")
     answer = again(office, letter, key="second")
     assert (answer.id, answer.kind) == (letter.id, "rejected")
     shorter = office.propose(office.letter(text="Short.\n"), key="second")
@@ -361,7 +361,7 @@ def test_a_new_key_for_a_rejected_letter_is_not_used_up_by_the_answer(office: Of
 def approved_draft(office: Office, letter: Letter) -> Entry:
     """Let a person approve a draft of their own; nothing is sent yet."""
     call, wish = Call("approve_draft", "person", "person"), Proposal(verdict="person")
-    return office.desk.propose(call, letter, wish)
+    return office.desk.calls.propose(call, letter, wish)
 
 
 def test_a_persons_approved_letter_of_the_same_words_goes_before_the_agents_own_that_waits(

@@ -263,7 +263,7 @@ def test_an_agent_has_at_most_so_many_open_letters(office: Office) -> None:
     with pytest.raises(Denied, match="3 letters of this agent wait already"):
         office.propose()
     assert office.propose(call=Call("send_email", "codex")).kind == "pending"
-    office.desk.reject(entries[0].id, by="ada", reason="")
+    office.desk.decide(entries[0].id, "reject", by="ada", reason="")
     assert office.propose().kind == "pending"
 
 
@@ -292,7 +292,7 @@ def test_an_agent_proposes_at_most_so_many_letters_an_hour(office: Office) -> No
     limit(office, proposals_per_hour=3)
     for _ in range(3):
         entry = office.propose()
-        office.desk.withdraw(SEND, entry.id)
+        office.desk.calls.withdraw(SEND, entry.id)
     with pytest.raises(Limited, match=r"3 letters proposed/hour") as refused:
         office.propose()
     assert refused.value.seconds == HOUR
@@ -334,7 +334,7 @@ def test_a_draft_that_found_no_room_is_taken_once_there_is_some(office: Office) 
         )
     assert "Drafts/two.md was not taken as a letter" in office.look()
     (first,) = office.desk.ledger.lists.summaries()
-    office.desk.reject(first.id, by="ada", reason="no")
+    office.desk.decide(first.id, "reject", by="ada", reason="no")
     office.look()
     assert [line.subject for line in office.desk.ledger.lists.summaries("pending")] == ["two"]
 
@@ -394,7 +394,7 @@ def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
     entry = send(office)
     assert entry.kind == "unknown"
     if resolved is not None:
-        office.desk.resolve(entry.id, by="ada", sent=resolved)
+        office.desk.decide(entry.id, "resolve", by="ada", sent=resolved)
     assert send(office).kind == "approved"
 
 
@@ -423,7 +423,7 @@ def test_a_letter_that_is_refused_again_and_again_costs_one(
 def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office: Office) -> None:
     limit(office, sends=1)
     entry = office.approved()
-    office.at("checked", lambda: office.desk.recall(entry.id))
+    office.at("checked", lambda: office.desk.decide(entry.id, "undo"))
     office.desk.send_approved()
     assert office.state_of(entry.id) == "pending"
     assert send(office).kind == "sent"

@@ -10,7 +10,7 @@ from postroom.core.life import Approved
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.vault.vault import Files, Vault
 from tests.desks import APPROVED, DESK, HOME, SEND, Office, state
 from tests.providers import Courier
@@ -29,32 +29,32 @@ def bare(office: Office) -> Desk:
         mailboxes=office.desk.mailboxes,
         account="default",
         rules=Rules(live=True, source="test"),
-        tools=office.desk.tools,
+        effects=office.desk.effects,
     )
 
 
 def test_a_desk_without_a_vault_proposes_approves_and_dispatches(
     office: Office, bare: Desk
 ) -> None:
-    entry = bare.post(SEND, office.letter())
+    entry = bare.calls.post(SEND, office.letter())
     assert entry.kind == "pending"
     assert bare.note_text(entry) is None
-    assert bare.status(SEND, entry.id).kind == "pending"
+    assert bare.calls.status(SEND, entry.id).kind == "pending"
     bare.approve(entry.id, by="ada", digest=entry.digest)
     assert bare.dispatch(entry.id).kind == "approved"  # the undo window
     office.clock.go(10)
     assert bare.dispatch(entry.id).kind == "sent"
     assert bare.reconcile(adopt=True) == []
-    assert (bare.slips(), bare.paused(), bare.trouble) == ([], "", [])
+    assert (bare.display.slips(), bare.paused(), bare.problems) == ([], "", [])
     assert office.sent() == ["Hello"]
     assert list(office.vault.iterdir()) == []
 
 
 def test_a_desk_without_a_vault_rejects_recalls_and_edits(office: Office, bare: Desk) -> None:
-    first, second = (bare.post(SEND, office.letter()) for _ in range(2))
-    assert bare.reject(first.id, by="ada", reason="no").kind == "rejected"
+    first, second = (bare.calls.post(SEND, office.letter()) for _ in range(2))
+    assert bare.decide(first.id, "reject", by="ada", reason="no").kind == "rejected"
     bare.approve(second.id, by="ada", digest=second.digest)
-    assert bare.recall(second.id).kind == "pending"
+    assert bare.decide(second.id, "undo").kind == "pending"
     edited = bare.edit(second.id, office.letter(id=second.id, text="Shorter.\n"))
     assert edited.letter.text == "Shorter.\n"
 
@@ -62,7 +62,7 @@ def test_a_desk_without_a_vault_rejects_recalls_and_edits(office: Office, bare: 
 def test_a_letter_whose_contract_wants_a_record_is_held_without_a_vault(
     office: Office, bare: Desk
 ) -> None:
-    entry = bare.post(SEND, office.letter(), Proposal(pre_send_record="null"))
+    entry = bare.calls.post(SEND, office.letter(), Proposal(pre_send_record="null"))
     bare.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
     assert bare.dispatch(entry.id).kind == "approved"
@@ -116,7 +116,7 @@ def test_the_folders_are_listed_once_for_a_call_and_not_at_all_by_the_person(
 
 def test_a_call_that_a_slip_lets_out_lists_the_folders_once(counted: Office) -> None:
     counted.write("Approved/slip.md", SLIP)
-    entry = counted.desk.post(SEND, counted.letter(), slips=True)
+    entry = counted.desk.calls.post(SEND, counted.letter(), slips=True)
     assert (entry.kind, listings(entry)) == ("sent", 1)
     assert (counted.vault / "Done" / "slip.md").exists()
 
@@ -135,7 +135,7 @@ def slip_call(office: Office) -> Entry:
     """Have a letter approved by a slip that a person takes back just before it is sent."""
     slip = office.write(f"{APPROVED}/slip.md", SLIP)
     office.at("locked", slip.unlink)
-    return office.desk.post(SEND, office.letter(), slips=True)
+    return office.desk.calls.post(SEND, office.letter(), slips=True)
 
 
 def test_a_slip_taken_back_before_sending_is_noticed(office: Office) -> None:
@@ -147,6 +147,6 @@ def test_a_slip_taken_back_before_sending_is_noticed(office: Office) -> None:
 def test_a_slip_edited_before_sending_lets_nothing_out(office: Office, courier: Courier) -> None:
     slip = office.write(f"{APPROVED}/slip.md", SLIP)
     office.at("locked", lambda: slip.write_text(SLIP.replace("ann@", "bob@")))
-    entry = office.desk.post(SEND, office.letter(), slips=True)
+    entry = office.desk.calls.post(SEND, office.letter(), slips=True)
     assert (entry.kind, office.sent()) == ("pending", [])
     assert courier.tried == 0

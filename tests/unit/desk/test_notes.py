@@ -62,7 +62,7 @@ def test_approved_at_is_there_from_the_verdict_on_and_goes_with_it(office: Offic
     office.clock.go(60)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00Z"
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert "approved_at" not in parsed(office, entry.id).fields
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
@@ -75,7 +75,7 @@ def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office: Of
     office.clock.go(3600)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     assert "expires" not in parsed(office, entry.id).fields
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert office.field(entry.id, "expires") == "2026-11-18T01:00:00Z"
 
 
@@ -147,9 +147,9 @@ def brought(office: Office, courier: Courier, kind: str, letter: None = None) ->
         office.clock.go(10)
         office.desk.send_approved()
     elif kind == "rejected":
-        office.desk.reject(entry.id, by="ada", reason="no")
+        office.desk.decide(entry.id, "reject", by="ada", reason="no")
     elif kind == "withdrawn":
-        office.desk.withdraw(SEND, entry.id)
+        office.desk.calls.withdraw(SEND, entry.id)
     elif kind == "expired":
         office.clock.go(THREE_DAYS)
         office.look()
@@ -315,7 +315,7 @@ def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office: Of
 
 def test_the_note_of_a_rejected_letter_says_how_to_have_it_after_all(office: Office) -> None:
     entry = office.propose()
-    office.desk.reject(entry.id, by="ada", reason="no")
+    office.desk.decide(entry.id, "reject", by="ada", reason="no")
     assert "Nothing was sent" in office.page(entry.id, "Rollback plan")
     office.move(entry.id, "Approved")
     office.look()

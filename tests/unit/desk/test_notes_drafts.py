@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.core.address import Address
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.mail.mailbox import Arrival
 from postroom.vault.note import Note
 from tests.desks import DESK, SEND, START, Office, survives
@@ -95,7 +95,7 @@ def test_a_draft_is_listed_moved_and_sent_like_any_letter(office: Office, courie
     office.move(id, "Approved")
     office.look()
     assert office.state_of(id) == "approved"
-    office.desk.recall(id)
+    office.desk.decide(id, "undo")
     assert office.where(id) == "Drafts"
     office.move(id, "Approved")
     office.look()
@@ -114,7 +114,7 @@ def test_a_draft_rejected_goes_to_rejected_and_one_deleted_comes_back(office: Of
     assert "Drafts/" in office.look()
     assert office.where(id) == "Drafts"
     assert Note.parse(office.note(id).read_bytes()).body.strip() == "Hello Ann,\n\nyours"
-    office.desk.reject(id, by="ada", reason="")
+    office.desk.decide(id, "reject", by="ada", reason="")
     assert office.where(id) == "Rejected"
 
 
@@ -231,13 +231,13 @@ def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office: Off
     entry = office.desk.ledger.letters.get(letter_of(path))
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
     assert office.desk.note_text(edited) == "Other words.\n"
-    assert office.desk.edited(edited) == ""
+    assert office.desk.note_difference(edited) == ""
 
 
 def test_a_letter_proposed_from_a_draft_keeps_its_home(office: Office) -> None:
-    entry = office.desk.post(SEND, office.letter(), Proposal(home="Drafts", form="note"))
+    entry = office.desk.calls.post(SEND, office.letter(), Proposal(home="Drafts", form="note"))
     assert office.where(entry.id) == "Drafts"
     office.move(entry.id, "Approved")
     office.look()
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert office.where(entry.id) == "Drafts"

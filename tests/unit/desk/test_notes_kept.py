@@ -105,9 +105,9 @@ def test_an_edit_in_place_is_still_in_the_note_when_the_letter_closes(
     else:
         office.edit(entry.id, "Good day", "Good evening")
         if way == "rejected":
-            office.desk.reject(entry.id, by="ada", reason="")
+            office.desk.decide(entry.id, "reject", by="ada", reason="")
         elif way == "withdrawn":
-            office.desk.withdraw(SEND, entry.id)
+            office.desk.calls.withdraw(SEND, entry.id)
         else:
             office.clock.go(THREE_DAYS)
             office.look()
@@ -329,7 +329,7 @@ def test_a_broken_note_goes_with_its_letter_as_it_is(office: Office, verdict: st
         office.clock.go(10)
         office.desk.send_approved()
     else:
-        office.desk.reject(entry.id, by="ada", reason="")
+        office.desk.decide(entry.id, "reject", by="ada", reason="")
     where = "Done" if verdict == "approve" else "Rejected"
     assert (office.vault / where / note.name).read_bytes() == BROKEN
 

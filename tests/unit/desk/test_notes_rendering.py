@@ -129,7 +129,7 @@ def test_a_hostile_subject_agent_or_attachment_is_never_rendered(
     office.move(entry.id, "Approved")
     office.look()
     assert office.state_of(entry.id) == "approved"
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert office.note(entry.id).parent == office.vault / "Pending_Approval"
 
 

@@ -27,7 +27,7 @@ def test_slips_and_requests_that_stood_in_approved_are_put_back_with_a_list_of_a
         note = Note.parse((office.vault / "Pending_Approval" / name).read_bytes())
         assert note.text("status") == "pending"
         assert "## A request" in note.body
-    assert office.desk.slips() == []
+    assert office.desk.display.slips() == []
     assert office.state_of("baaaaaaaaa") == "pending"
 
 

@@ -12,7 +12,7 @@ from postroom.core.errors import Denied, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Approved
 from postroom.core.records import Entry
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from postroom.vault.markdown import fenced, sections
@@ -48,7 +48,7 @@ def put(
 
 def call(office: Office, letter: Letter | None = None) -> Entry:
     """Let an agent ask in a contract in which slips count."""
-    return office.desk.post(SEND, letter or office.letter(), Proposal(), slips=True)
+    return office.desk.calls.post(SEND, letter or office.letter(), Proposal(), slips=True)
 
 
 def done(office: Office, name: str = "ann") -> bool:
@@ -314,7 +314,7 @@ def test_a_slip_approves_a_letter_that_waits_when_it_is_called_for_again(office:
 def test_a_slip_does_not_open_a_rejected_letter(office: Office, courier: Courier) -> None:
     letter = office.letter()
     office.propose(letter)
-    office.desk.reject(letter.id, by="ada", reason="never")
+    office.desk.decide(letter.id, "reject", by="ada", reason="never")
     put(office)
     assert call(office, replace(letter, id="bbbbbbbbbb")).kind == "rejected"
     assert courier.tried == 0
@@ -436,7 +436,7 @@ def test_a_slip_resolved_as_sent_goes_to_done(office: Office, courier: Courier) 
     courier.loses(after=True)
     entry = call(office)
     assert (office.vault / "Approved/ann.md").exists()
-    office.desk.resolve(entry.id, by="ada", sent=True)
+    office.desk.decide(entry.id, "resolve", by="ada", sent=True)
     office.look()
     assert done(office)
 
@@ -648,7 +648,7 @@ def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office: Off
     put(office)
     assert "Approved/ann.md fits 2 letters, and so approves none" in office.look(adopt=True)
     assert [office.state_of(e.id) for e in (first, second)] == ["pending", "pending"]
-    office.desk.reject(first.id, by="ada", reason="")
+    office.desk.decide(first.id, "reject", by="ada", reason="")
     office.look(adopt=True)
     assert office.state_of(second.id) == "approved"
 
@@ -751,7 +751,7 @@ def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(
     entry = office.propose()
     put(office)
     office.look(adopt=True)
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert office.where(entry.id) == "Pending_Approval"
     office.look(adopt=True)
     office.desk.send_approved()
@@ -766,7 +766,7 @@ def test_a_letter_recalled_from_a_slip_is_not_sent_by_the_same_slip_when_it_is_c
     office.propose(letter)
     put(office)
     office.look(adopt=True)
-    office.desk.recall(letter.id)
+    office.desk.decide(letter.id, "undo")
     assert call(office, replace(letter, id="bbbbbbbbbb")).kind == "pending"
     assert courier.tried == 0
 
@@ -777,8 +777,8 @@ def test_a_letter_recalled_from_a_slip_leaves_the_slip_to_others(
     entry = office.propose()
     put(office)
     office.look(adopt=True)
-    office.desk.recall(entry.id)
-    office.desk.reject(entry.id, by="ada", reason="")
+    office.desk.decide(entry.id, "undo")
+    office.desk.decide(entry.id, "reject", by="ada", reason="")
     other = office.propose()
     office.look(adopt=True)
     office.desk.send_approved()

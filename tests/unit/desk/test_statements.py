@@ -13,7 +13,7 @@ def test_one_letter_takes_few_statements_from_the_proposal_to_done(office: Offic
         connection = database_of(office.desk.ledger)._connection
         connection.set_trace_callback(asked.append)
         letter = office.letter(subject=f"Letter {number}", text=f"Text {number}.\n")
-        entry = office.desk.post(SEND, letter)
+        entry = office.desk.calls.post(SEND, letter)
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
         office.clock.go(60)
         entry = office.desk.dispatch(entry.id)

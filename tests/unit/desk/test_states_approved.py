@@ -33,7 +33,7 @@ from tests.providers import Courier
 
 
 def undone(office: Office, entry: Entry) -> None:
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
 
 
 def moved_home(office: Office, entry: Entry) -> None:
@@ -75,7 +75,7 @@ def test_a_recalled_letter_has_72_fresh_hours(office: Office) -> None:
     entry = office.propose()
     office.clock.go(THREE_DAYS - HOUR)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     office.clock.go(2 * HOUR)
     office.look()
     assert office.state_of(entry.id) == "pending"
@@ -119,13 +119,13 @@ def test_an_approved_letters_note_moved_to_rejected_rejects_it(office: Office) -
 
 def test_an_approved_letter_can_be_rejected_in_the_terminal(office: Office) -> None:
     entry = office.approved()
-    office.desk.reject(entry.id, by="ada", reason="On second thought")
+    office.desk.decide(entry.id, "reject", by="ada", reason="On second thought")
     assert office.where(entry.id) == REJECTED
 
 
 def test_an_approved_letter_can_be_withdrawn(office: Office) -> None:
     entry = office.approved()
-    assert office.desk.withdraw(SEND, entry.id).kind == "withdrawn"
+    assert office.desk.calls.withdraw(SEND, entry.id).kind == "withdrawn"
     assert office.where(entry.id) == REJECTED
     assert office.desk.send_approved() == []
 
@@ -294,10 +294,10 @@ def test_a_letter_taken_back_before_the_claim_is_not_sent_and_no_error(
     if act == "deny":
         office.reopen(deny=("ann@example.com",))
     acts = {
-        "undo": lambda: other.desk.recall(entry.id),
-        "deny": lambda: other.desk.recall(entry.id),
-        "reject": lambda: other.desk.reject(entry.id, by="ada", reason=""),
-        "withdraw": lambda: other.desk.withdraw(SEND, entry.id),
+        "undo": lambda: other.desk.decide(entry.id, "undo"),
+        "deny": lambda: other.desk.decide(entry.id, "undo"),
+        "reject": lambda: other.desk.decide(entry.id, "reject", by="ada", reason=""),
+        "withdraw": lambda: other.desk.calls.withdraw(SEND, entry.id),
         "move": lambda: (other.move(entry.id, HOME), other.desk.reconcile()),
     }
     office.at(step, acts[act])
@@ -316,9 +316,9 @@ def test_a_letter_cannot_be_taken_back_after_the_claim(
 ) -> None:
     entry, told = office.approved(), []
     acts = {
-        "undo": lambda: office.desk.recall(entry.id),
-        "reject": lambda: office.desk.reject(entry.id, by="ada", reason=""),
-        "withdraw": lambda: office.desk.withdraw(SEND, entry.id),
+        "undo": lambda: office.desk.decide(entry.id, "undo"),
+        "reject": lambda: office.desk.decide(entry.id, "reject", by="ada", reason=""),
+        "withdraw": lambda: office.desk.calls.withdraw(SEND, entry.id),
     }
 
     def late() -> None:
@@ -369,14 +369,14 @@ def test_a_repeated_call_for_a_letter_whose_sender_died_answers_with_what_became
 def test_a_call_for_status_sees_what_was_done_to_the_note(office: Office) -> None:
     entry = office.propose()
     office.move(entry.id, REJECTED)
-    assert office.desk.status(SEND, entry.id).kind == "rejected"
+    assert office.desk.calls.status(SEND, entry.id).kind == "rejected"
 
 
 def test_a_withdrawal_sees_what_was_done_to_the_note(office: Office) -> None:
     entry = office.propose()
     office.move(entry.id, REJECTED)
     with pytest.raises(Conflict, match="was rejected"):
-        office.desk.withdraw(SEND, entry.id)
+        office.desk.calls.withdraw(SEND, entry.id)
 
 
 def test_notes_that_nobody_touched_are_not_read_again(office: Office, tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def closed(office: Office, courier: Courier, kind: str) -> Entry:
         return entry
     entry = office.propose()
     if kind == "rejected":
-        office.desk.reject(entry.id, by="ada", reason="No")
+        office.desk.decide(entry.id, "reject", by="ada", reason="No")
     elif kind == "withdrawn":
-        office.desk.withdraw(SEND, entry.id)
+        office.desk.calls.withdraw(SEND, entry.id)
     else:
         office.clock.go(THREE_DAYS)
         office.look()
@@ -172,8 +172,8 @@ def test_after_a_restored_backup_a_letter_sent_since_is_sent_and_not_sent_again(
 @pytest.mark.parametrize(
     ("since", "kind"),
     [
-        (lambda o, e: o.desk.reject(e.id, by="ada", reason="no"), "rejected"),
-        (lambda o, e: o.desk.withdraw(SEND, e.id), "withdrawn"),
+        (lambda o, e: o.desk.decide(e.id, "reject", by="ada", reason="no"), "rejected"),
+        (lambda o, e: o.desk.calls.withdraw(SEND, e.id), "withdrawn"),
         (lambda o, e: (o.clock.go(THREE_DAYS), o.desk.reconcile()), "expired"),
     ],
 )
@@ -198,7 +198,7 @@ def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(
     keep, put_back = backup
     entry = office.approved()
     keep()
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     put_back()
     office.look()
     assert office.state_of(entry.id) == "pending"
@@ -231,7 +231,7 @@ def test_after_a_restored_backup_an_unknown_letter_resolved_since_is_what_the_lo
 ) -> None:
     keep, put_back = backup
     keep()
-    office.desk.resolve(lost.id, by="ada", sent=True)
+    office.desk.decide(lost.id, "resolve", by="ada", sent=True)
     put_back()
     office.look()
     assert office.state_of(lost.id) == "sent"
@@ -294,15 +294,15 @@ def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
 ) -> None:
     keep, put_back = backup
     letter = office.letter()
-    entry = office.desk.post(SEND, letter)
-    office.desk.outbox.approve(entry.id, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
+    entry = office.desk.calls.post(SEND, letter)
+    office.desk.verdicts.approve(entry.id, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
     keep()
-    waiting = office.desk.posting(SEND, letter)  # again, while the undo window is open
+    waiting = office.desk.calls.posting(SEND, letter)  # again, while the undo window is open
     assert next(waiting) > 0
     office.clock.go(60)
     office.desk.send_approved()
     waiting.close()  # the client gave up
-    office.desk.publish()
+    office.desk.flush_log()
     put_back()
     office.look()
     assert office.state_of(entry.id) == "sent"

@@ -12,7 +12,7 @@ import pytest
 from postroom.core import life
 from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call, Trace
 from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.note import Note
@@ -120,7 +120,7 @@ def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_w
         "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n",
     )
     before = office.clock()
-    entry = office.desk.post(SEND, office.letter(), Proposal(), slips=True)
+    entry = office.desk.calls.post(SEND, office.letter(), Proposal(), slips=True)
     assert entry.kind == "sent"
     assert present(narrow(entry.state, life.Sent).verdict).via == "slip"
     assert office.clock() == before
@@ -222,7 +222,7 @@ def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office: Office
         if act == "propose":
             office.propose()
         else:
-            getattr(office.desk, act)(SEND, entry.id)
+            getattr(office.desk.calls, act)(SEND, entry.id)
     ((_, line),) = office.desk.ledger.actions.after(before)
     assert json.loads(line)["result"] == "error"
 
@@ -232,7 +232,7 @@ def test_a_call_that_is_refused_leaves_its_one_line_too(office: Office, kind: st
     before = office.desk.ledger.actions.head()
     call = Call(kind, "claude")
     with pytest.raises(NotFound):
-        getattr(office.desk, kind)(call, "zzzzzzzzzz")
+        getattr(office.desk.calls, kind)(call, "zzzzzzzzzz")
     assert office.desk.ledger.actions.head() == before + 1
 
 
@@ -248,12 +248,12 @@ def test_each_call_leaves_exactly_one_line(office: Office) -> None:
 
     count(lambda: office.propose(letter))
     count(lambda: office.propose(replace(letter, id="bbbbbbbbbb")))
-    count(lambda: office.desk.status(SEND, letter.id))
+    count(lambda: office.desk.calls.status(SEND, letter.id))
     office.move(letter.id, APPROVED)
     count(lambda: office.propose(replace(letter, id="bbbbbbbbbb")))
     count(lambda: office.propose(replace(letter, id="bbbbbbbbbb")))
     later = office.propose()
-    count(lambda: office.desk.withdraw(SEND, later.id))
+    count(lambda: office.desk.calls.withdraw(SEND, later.id))
     assert lines == [1] * 6
 
 

@@ -67,7 +67,7 @@ def test_what_cannot_be_put_away_is_said_by_its_own_name_and_stops_no_other(
     slip = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
     office.write(f"{APPROVED}/slip.md", slip)
     entry = office.approved()
-    sent = office.desk.post(SEND, office.letter(), slips=True)
+    sent = office.desk.calls.post(SEND, office.letter(), slips=True)
     office.desk.send_approved()
     other = office.propose()
     office.move(other.id, APPROVED)
@@ -200,7 +200,7 @@ def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_o
     withdrawn, other = office.propose(), office.propose()
     for entry in (withdrawn, other):
         office.move(entry.id, REJECTED)
-    acts.append(lambda: office.desk.outbox.withdraw(SEND, withdrawn.id))
+    acts.append(lambda: office.desk.proposals.withdraw(SEND, withdrawn.id))
     assert office.look() == ""
     assert acts == []
     assert [office.state_of(entry.id) for entry in (withdrawn, other)] == ["withdrawn", "rejected"]
@@ -249,7 +249,7 @@ def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(
     assert edited.letter.text == "Other words.\n"
     assert office.field(entry.id, "digest") == edited.digest
     assert "Other words." in office.page(entry.id, "Letter")
-    assert office.desk.edited(edited) == ""
+    assert office.desk.note_difference(edited) == ""
 
 
 def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(
@@ -283,9 +283,9 @@ def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(
 @pytest.mark.parametrize(
     ("act", "kind", "where"),
     [
-        (lambda o, e: o.desk.recall(e.id), "pending", HOME),
-        (lambda o, e: o.desk.reject(e.id, by="ada", reason=""), "rejected", REJECTED),
-        (lambda o, e: o.desk.withdraw(SEND, e.id), "withdrawn", REJECTED),
+        (lambda o, e: o.desk.decide(e.id, "undo"), "pending", HOME),
+        (lambda o, e: o.desk.decide(e.id, "reject", by="ada", reason=""), "rejected", REJECTED),
+        (lambda o, e: o.desk.calls.withdraw(SEND, e.id), "withdrawn", REJECTED),
         (lambda o, e: o.desk.send_approved(), "sent", DONE),
     ],
 )

@@ -153,7 +153,7 @@ def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(
     office.edit(entry.id, "Good day", "Good evening")
     text = present(office.desk.note_text(entry))
     edited = office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
-    assert office.desk.edited(edited) == ""
+    assert office.desk.note_difference(edited) == ""
     office.desk.approve(entry.id, by="ada", digest=edited.digest)
     office.clock.go(10)
     assert office.desk.dispatch(entry.id).kind == "sent"
@@ -186,12 +186,14 @@ def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejec
     office: Office,
 ) -> None:
     entry = office.propose()
-    office.desk.reject(entry.id, by="ada", reason="Not to Ann")
+    office.desk.decide(entry.id, "reject", by="ada", reason="Not to Ann")
     assert state(office, entry.id, life.Rejected).reason == "Not to Ann"
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "status") == "rejected"
     assert "Not to Ann" in office.head(entry.id)
-    assert narrow(office.desk.status(SEND, entry.id).state, life.Rejected).reason == "Not to Ann"
+    assert (
+        narrow(office.desk.calls.status(SEND, entry.id).state, life.Rejected).reason == "Not to Ann"
+    )
 
 
 def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(office: Office) -> None:
@@ -200,7 +202,8 @@ def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(offic
     office.move(entry.id, REJECTED)
     office.look()
     assert (
-        narrow(office.desk.status(SEND, entry.id).state, life.Rejected).reason == "Too cold a tone"
+        narrow(office.desk.calls.status(SEND, entry.id).state, life.Rejected).reason
+        == "Too cold a tone"
     )
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "reason") == "Too cold a tone"
@@ -211,8 +214,8 @@ def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_wh
     office: Office,
 ) -> None:
     entry = office.propose()
-    office.desk.reject(entry.id, by="ada", reason="Warmer, please", revise=True)
-    told = narrow(office.desk.status(SEND, entry.id).state, life.Rejected)
+    office.desk.decide(entry.id, "revise", by="ada", reason="Warmer, please")
+    told = narrow(office.desk.calls.status(SEND, entry.id).state, life.Rejected)
     assert (told.revise, told.reason) == (True, "Warmer, please")
     assert "another version: Warmer, please" in life.describe(told, life.Audience.AGENT)
     assert office.where(entry.id) == REJECTED
@@ -222,7 +225,7 @@ def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_wh
 
 def test_a_letter_withdrawn_by_its_agent_goes_to_rejected(office: Office) -> None:
     entry = office.propose()
-    office.desk.withdraw(SEND, entry.id)
+    office.desk.calls.withdraw(SEND, entry.id)
     assert office.state_of(entry.id) == "withdrawn"
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "status") == "withdrawn"
@@ -232,9 +235,9 @@ def test_only_its_own_agent_sees_or_withdraws_a_letter(office: Office) -> None:
     entry = office.propose()
     other = Call("withdraw_letter", "mallory")
     with pytest.raises(NotFound):
-        office.desk.withdraw(other, entry.id)
+        office.desk.calls.withdraw(other, entry.id)
     with pytest.raises(NotFound):
-        office.desk.status(other, entry.id)
+        office.desk.calls.status(other, entry.id)
     assert office.state_of(entry.id) == "pending"
 
 
@@ -338,7 +341,7 @@ def test_beside_a_copy_at_home_the_note_itself_follows_its_letter(office: Office
     copy = note.with_name("0 copy.md")  # listed before it
     shutil.copy(note, copy)
     office.look()
-    office.desk.reject(entry.id, by="ada", reason="no")
+    office.desk.decide(entry.id, "reject", by="ada", reason="no")
     assert copy.exists()
     assert not note.exists()
     assert (office.vault / REJECTED / note.name).exists()

@@ -361,7 +361,7 @@ def test_a_move_made_while_a_letter_is_held_counts(office: Office) -> None:
 
 
 def test_an_unknown_letter_resolved_as_sent_is_sent_and_done(office: Office, lost: Entry) -> None:
-    office.desk.resolve(lost.id, by="ada", sent=True)
+    office.desk.decide(lost.id, "resolve", by="ada", sent=True)
     assert state(office, lost.id, Sent).how == "resolved by ada"
     assert office.where(lost.id) == DONE
     assert office.field(lost.id, "status") == "done"
@@ -370,7 +370,7 @@ def test_an_unknown_letter_resolved_as_sent_is_sent_and_done(office: Office, los
 def test_an_unknown_letter_resolved_as_not_sent_waits_at_home_for_a_new_verdict(
     office: Office, courier: Courier, lost: Entry
 ) -> None:
-    office.desk.resolve(lost.id, by="ada", sent=False)
+    office.desk.decide(lost.id, "resolve", by="ada", sent=False)
     assert office.state_of(lost.id) == "pending"
     assert office.where(lost.id) == HOME
     office.clock.go(HOUR)
@@ -405,7 +405,7 @@ def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_cop
     renamed = note.rename(note.with_name("renamed.md"))
     shutil.copy(renamed, office.vault / HOME / "copy.md")
     assert "copy" in office.look()
-    office.desk.resolve(lost.id, by="ada", sent=True)
+    office.desk.decide(lost.id, "resolve", by="ada", sent=True)
     assert not renamed.exists()
     done = Note.parse((office.vault / DONE / "renamed.md").read_bytes())
     assert done.text("status") == "done"
@@ -415,9 +415,9 @@ def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_cop
 def test_an_unknown_letter_takes_no_other_verdict(office: Office, lost: Entry, act: str) -> None:
     acts = {
         "approve": lambda: office.desk.approve(lost.id, by="ada", digest=lost.digest),
-        "reject": lambda: office.desk.reject(lost.id, by="ada", reason=""),
-        "withdraw": lambda: office.desk.withdraw(SEND, lost.id),
-        "recall": lambda: office.desk.recall(lost.id),
+        "reject": lambda: office.desk.decide(lost.id, "reject", by="ada", reason=""),
+        "withdraw": lambda: office.desk.calls.withdraw(SEND, lost.id),
+        "recall": lambda: office.desk.decide(lost.id, "undo"),
     }
     with pytest.raises(Conflict, match="may or may not have been sent"):
         acts[act]()
@@ -427,13 +427,13 @@ def test_an_unknown_letter_takes_no_other_verdict(office: Office, lost: Entry, a
 def test_only_an_unknown_letter_is_resolved(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Conflict, match="waits for a person"):
-        office.desk.resolve(entry.id, by="ada", sent=True)
+        office.desk.decide(entry.id, "resolve", by="ada", sent=True)
 
 
 def test_a_letter_resolved_in_the_moment_in_which_the_provider_is_asked_is_no_error(
     office: Office, lost: Entry
 ) -> None:
     office.clock.go(60)
-    office.at("locked", lambda: office.desk.resolve(lost.id, by="ada", sent=True))
+    office.at("locked", lambda: office.desk.decide(lost.id, "resolve", by="ada", sent=True))
     assert office.desk.dispatch(lost.id).kind == "sent"
     assert office.where(lost.id) == DONE

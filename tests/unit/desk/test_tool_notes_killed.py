@@ -144,7 +144,7 @@ def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
         moved(office, f"Pending_Approval/{request.name}")
         again = looked(office, after)
         assert office.state_of(entry.id) == "approved", after
-        office.desk.recall(entry.id)
+        office.desk.decide(entry.id, "undo")
         office.look(adopt=True)
         office.look(adopt=True)
         assert office.state_of(entry.id) == "pending", after

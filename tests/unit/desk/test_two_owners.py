@@ -15,7 +15,7 @@ from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.store.ledger import KernelClaims
 from postroom.wiring.desk import find_desk
@@ -46,7 +46,7 @@ def office(person: Person, service: Gmail) -> Iterator[Desk]:
 
 def approved(desk: Desk, subject: str = "Tea") -> Entry:
     letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
-    entry = desk.post(Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
+    entry = desk.calls.post(Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
     return desk.approve(entry.id, by="ada", digest=entry.digest)
 
 
@@ -127,7 +127,7 @@ def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(
 
         def take_over() -> None:
             desk.dispatcher.dispatch(id)  # its draft is there: approved again
-            desk.reject(id, by="ada", reason="no")
+            desk.decide(id, "reject", by="ada", reason="no")
             service.fail(r"GET /gmail/v1/users/me/drafts/", status=403, reason="x", times=MANY)
 
         service.fail(ACT, lost="before")
@@ -144,7 +144,7 @@ def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(
 
         def take_over() -> None:
             desk.dispatcher.dispatch(id)
-            desk.recall(id)
+            desk.decide(id, "undo")
             desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
 
         stalled(desk.dispatcher, "proof kept", take_over).dispatch(id)
@@ -164,7 +164,7 @@ def test_a_letter_whose_draft_another_released_is_not_unknown(
         id = approved(desk).id
         service.fail(ACT, lost="before")
         desk.dispatcher.dispatch_all()
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
         stalled(desk.dispatcher, "releasing", desk.dispatcher.dispatch_all).dispatch_all()
         assert desk.ledger.letters.get(id).kind == "rejected"
         assert desk.ledger.proofs.get(id) is None
@@ -178,7 +178,7 @@ def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_r
         id = approved(desk).id
         service.fail(ACT, lost="before")
         desk.dispatcher.dispatch_all()
-        desk.reject(id, by="ada", reason="no")
+        desk.decide(id, "reject", by="ada", reason="no")
         with desk.dispatcher.claims.hold(id) as mine:
             assert mine
             assert desk.dispatcher.dispatch_all() == []

@@ -33,7 +33,7 @@ def test_a_letter_that_waits_again_brings_its_mail_back(rounds: Rounds, item: In
 def test_another_version_is_asked_of_a_model_and_else_left_to_the_person(
     rounds: Rounds, item: InboxItem
 ) -> None:
-    entry = rounds.desk.reject(item.letter, by="ada", reason="Shorter", revise=True)
+    entry = rounds.desk.decide(item.letter, "revise", by="ada", reason="Shorter")
     assert plan_for_letter(item, entry, has_model=True) == {
         "state": InboxState.PENDING, "wish": "Shorter", "tries": 0,
     }  # fmt: skip
@@ -44,6 +44,6 @@ def test_another_version_is_asked_of_a_model_and_else_left_to_the_person(
 
 
 def test_a_rejected_letter_leaves_its_mail_to_the_person(rounds: Rounds, item: InboxItem) -> None:
-    entry = rounds.desk.reject(item.letter, by="ada", reason="I am away")
+    entry = rounds.desk.decide(item.letter, "reject", by="ada", reason="I am away")
     assert isinstance(entry.state, life.Rejected)
     assert plan_for_letter(item, entry, has_model=True)["state"] == InboxState.NEEDS_INFO

@@ -67,7 +67,7 @@ def test_what_a_person_adds_stays_through_every_move(rounds: Rounds) -> None:
     text = path.read_text().replace('type: "email"', 'mood: fine\ntype: "email"')
     path.write_text(f"{text}\n## My thoughts\n\nBring cake.\n")
     rounds.round()
-    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="no")
+    rounds.desk.decide(rounds.item(id).letter, "reject", by="ada", reason="no")
     rounds.round()
     change(rounds, id, 'status: "needs_info"', "status: done")
     rounds.round()
@@ -343,7 +343,7 @@ def test_a_vault_that_is_another_desks_now_is_not_touched(rounds: Rounds, asking
     def away() -> None:
         raise Denied("Another desk has this vault")
 
-    rounds.desk.tools = replace(rounds.desk.tools, belongs=away)
+    rounds.desk.effects = replace(rounds.desk.effects, check_ownership=away)
     (rounds.vault / rounds.mail_note(asking)[0]).unlink()
     new = rounds.deliver("New")
     before = (rounds.vault / "Dashboard.md").read_bytes()

@@ -10,7 +10,7 @@ import pytest
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.handbook import ACKNOWLEDGEMENT
 from postroom.core.message import SENT, Message
-from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.proposals import ORCHESTRATOR
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.orchestrator.servers import Question, ToolValues
 from postroom.vault.markdown import fenced, sections
@@ -125,7 +125,7 @@ def test_a_rejected_answer_leaves_the_mail_to_the_person_with_the_reason(rounds:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
-    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="I am away")
+    rounds.desk.decide(rounds.item(id).letter, "reject", by="ada", reason="I am away")
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
     assert "I am away" in rounds.mail_note(id)[1].text("why")
@@ -136,7 +136,7 @@ def test_a_rejected_answer_that_is_wanted_after_all_takes_its_mail_along(rounds:
     id = rounds.deliver("Tea")
     rounds.round()
     letter = rounds.item(id).letter
-    rounds.desk.reject(letter, by="ada", reason="no")
+    rounds.desk.decide(letter, "reject", by="ada", reason="no")
     rounds.round()
     rounds.carry(rounds.letter_note(id)[0], "Approved")  # it waits again
     rounds.round()
@@ -229,7 +229,7 @@ def test_more_answers_than_may_wait_are_drafted_when_there_is_room(
     held = next(id for id in ids if rounds.status(id)[1] == "pending")
     assert "when there is room" in rounds.mail_note(held)[1].text("held")
     for line in rounds.desk.ledger.lists.summaries("pending"):
-        rounds.desk.reject(line.id, by="ada", reason="no")
+        rounds.desk.decide(line.id, "reject", by="ada", reason="no")
     rounds.round()
     assert sorted(rounds.status(id)[1] for id in ids) == [
         "drafted", "drafted", "needs_info", "needs_info",
@@ -309,7 +309,7 @@ def test_only_notes_of_the_journal_are_triaged(rounds: Rounds) -> None:
 def test_another_version_that_nobody_can_write_is_left_to_the_person(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
-    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="Shorter", revise=True)
+    rounds.desk.decide(rounds.item(id).letter, "revise", by="ada", reason="Shorter")
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
     assert "Shorter" in rounds.mail_note(id)[1].text("why")
@@ -377,7 +377,7 @@ def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(round
     id = rounds.deliver("Tea")
     rounds.round()
     first = rounds.item(id).letter
-    rounds.desk.reject(first, by="ada", reason="no")
+    rounds.desk.decide(first, "reject", by="ada", reason="no")
     rounds.round()
     rounds.handbook("anything: draft_reply Two.")
     rounds.clock.go(60)
@@ -493,7 +493,7 @@ def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds: Rounds) -
     id = rounds.deliver("Tea")
     rounds.round()
     letter = rounds.item(id).letter
-    rounds.desk.reject(letter, by="ada", reason="no")
+    rounds.desk.decide(letter, "reject", by="ada", reason="no")
     rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]
     path.write_text(path.read_text().replace('"needs_info"', "done", 1))

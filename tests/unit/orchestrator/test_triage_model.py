@@ -77,7 +77,7 @@ def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(
     id = rounds.deliver("Tea")
     rounds.round()
     first = rounds.item(id).letter
-    rounds.desk.reject(first, by="ada", reason="Shorter, please", revise=True)
+    rounds.desk.decide(first, "revise", by="ada", reason="Shorter, please")
     for _ in range(2):
         rounds.round()
     entry = rounds.desk.ledger.letters.get(rounds.item(id).letter)
@@ -141,7 +141,7 @@ def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds: Rounds) ->
     id = rounds.deliver("Tea")
     rounds.round()
     for number in range(1, 5):
-        rounds.desk.reject(rounds.item(id).letter, by="ada", reason="Again", revise=True)
+        rounds.desk.decide(rounds.item(id).letter, "revise", by="ada", reason="Again")
         for _ in range(2):
             rounds.round()
         assert rounds.letter_text(id) == f"Version {number}."

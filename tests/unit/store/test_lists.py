@@ -74,7 +74,7 @@ def test_letters_are_counted_as_they_are_found(office: Office) -> None:
     for n in range(6):
         entry = office.propose(office.letter(subject=f"even {n}" if n % 2 == 0 else f"odd {n}"), Call("send_email", f"agent-{n % 3}"))  # fmt: skip
         if n > 3:
-            office.desk.reject(entry.id, by="ada", reason="")
+            office.desk.decide(entry.id, "reject", by="ada", reason="")
     ledger = office.desk.ledger
     for words in ((), ("even",), ("odd", "agent-1"), ("nothing",)):
         for states in ((), ("rejected",), ("pending", "rejected")):
@@ -104,13 +104,13 @@ def test_the_pulse_beats_with_every_change_of_the_queue_and_only_then(office: Of
     assert not beats()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     assert beats()
-    office.desk.recall(entry.id)
+    office.desk.decide(entry.id, "undo")
     assert beats()
     office.desk.edit(entry.id, office.letter(id=entry.id, text="Other.\n"))
     assert beats()
-    office.desk.reject(entry.id, by="ada", reason="")
+    office.desk.decide(entry.id, "reject", by="ada", reason="")
     assert beats()
-    office.desk.reopen(entry.id)
+    office.desk.decide(entry.id, "reopen")
     assert beats()
     assert not beats()
 
@@ -119,7 +119,7 @@ def test_each_agent_has_its_tally_who_wrote_last_first(office: Office) -> None:
     for agent in ("a", "b", "a"):
         office.clock.go(10)
         entry = office.propose(call=Call("send_email", agent))
-    office.desk.reject(entry.id, by="ada", reason="")
+    office.desk.decide(entry.id, "reject", by="ada", reason="")
     first, second = office.desk.ledger.lists.agents()
     assert (first.agent, first.states, first.last) == (
         "a",
@@ -136,7 +136,7 @@ def test_letters_are_counted_on_the_day_of_the_desks_zone(office: Office) -> Non
     office.desk.send_approved()
     office.clock.go(DAY)
     other = office.propose()
-    office.desk.reject(other.id, by="ada", reason="")
+    office.desk.decide(other.id, "reject", by="ada", reason="")
     day = int(START // DAY)
     days = office.desk.ledger.lists.per_day(START - DAY, 0)
     assert days == {day: {"approved": 1, "sent": 1}, day + 1: {"rejected": 1}}

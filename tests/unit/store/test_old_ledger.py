@@ -124,7 +124,7 @@ def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(
         now = office.desk.ledger.letters.get(id)
         assert (now.letter, now.digest, now.state) == (entry.letter, entry.digest, entry.state)
     assert "recipients may see other words" in was["laaaaaaaaa"].letter.about_html
-    office.desk.resolve("laaaaaaaaa", by="ada", sent=False)
+    office.desk.decide("laaaaaaaaa", "resolve", by="ada", sent=False)
     office.look()
     entry = office.desk.ledger.letters.get("laaaaaaaaa")
     assert (entry.kind, entry.letter.html) == ("pending", "<div>Lost</div>")
@@ -144,7 +144,7 @@ def test_an_interruption_leaves_either_the_old_letter_or_the_new_one_with_its_no
     office: Office,
 ) -> None:
     for id in WITH_HTML:
-        office.desk.outbox.refreeze(id)  # and no note is written
+        office.desk.upkeep.refreeze(id)  # and no note is written
     office.reopen()
     office.look()
     for id in WITH_HTML:

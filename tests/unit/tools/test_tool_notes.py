@@ -514,7 +514,7 @@ def test_an_approval_by_a_request_is_recalled_and_not_given_again_by_itself(site
     site.look()
     id = site.ids()["Money"]
     with site.desk() as desk:
-        desk.recall(id)
+        desk.decide(id, "undo")
     assert "was taken back" in site.look()
     assert site.states() == {"Money": "Pending"}
     site.move("Pending_Approval/Lunch with Ann.md")

@@ -144,7 +144,7 @@ def test_a_letter_that_was_decided_meanwhile_is_not_edited(
     entry = office.propose()
     first = form_of(browser, entry.id)
     second = browser.submit(first, text="Mine.").page.form("/change")
-    office.desk.reject(entry.id, by="bob", reason="no")
+    office.desk.decide(entry.id, "reject", by="bob", reason="no")
     for answer in (browser.submit(first, text="Mine."), browser.submit(second, then="approve"), browser.get(f"/letter/{entry.id}/edit")):  # fmt: skip
         assert answer.status == 409
         assert "bob already rejected it: no" in answer.words

@@ -45,7 +45,7 @@ def filled(office: Office, evil: str, more: str) -> list[str]:
     words = {"to": (to,), "cc": (Address("bob", "example.net", name),), "subject": f"{evil} {more}"}
     waits = office.propose(office.letter(**words, **asked, html=f"<p>{escape(evil)}</p><p>{escape(more)}</p>", attachments=(file,)), call, origins=("agent",))  # fmt: skip
     rejected = office.propose(office.letter(**words, text=f"{evil} again\n"), call)
-    office.desk.reject(rejected.id, by=evil, reason=f"{evil}\n{more}")
+    office.desk.decide(rejected.id, "reject", by=evil, reason=f"{evil}\n{more}")
     approved = office.propose(office.letter(**words, text=f"{evil} once more\n"), call)
     office.desk.approve(approved.id, by=evil, digest=approved.digest)
     return [waits.id, rejected.id, approved.id]
@@ -177,7 +177,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     )
     office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
-    office.desk.reading.saw_messages("default", office.box.message(found.id))
+    office.desk.exposure.saw_messages("default", office.box.message(found.id))
     entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
     source = "eve@evil.example's mail “Hello”"
 
@@ -196,7 +196,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     raw = mail(sender="dora@example.com", text="drop@evil.example and late@evil.example")
     office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (later, _) = office.box.search("in:inbox").items
-    office.desk.reading.saw_messages("default", office.box.message(later.id))
+    office.desk.exposure.saw_messages("default", office.box.message(later.id))
     assert agree("drop@evil.example", "evil.example/x") == before
     source = "later also from dora@example.com"
     office.desk.edit(entry.id, replace(entry.letter, text="Good day.\n"))
@@ -256,7 +256,7 @@ def test_a_letter_that_answers_nothing_has_no_conversation(
 
 def test_a_long_queue_is_turned_over_newest_first_and_each_page_is_small(office: Office) -> None:
     office.reopen(open_letters=1000, proposals_per_hour=1000)
-    entries = [office.desk.outbox.propose(Call("send_email", "claude"), office.letter(subject=f"Subject number {n}")) for n in range(500)]  # fmt: skip
+    entries = [office.desk.proposals.propose(Call("send_email", "claude"), office.letter(subject=f"Subject number {n}")) for n in range(500)]  # fmt: skip
     with opened(office) as site:
         browser = site.browser()
         seen, path = [], "/"

@@ -66,7 +66,7 @@ def test_a_page_is_told_what_another_process_decided(office: Office, site: Site)
     until(lambda: stream.changes)  # the first look
     before = stream.changes
     other = office.beside()
-    other.desk.reject(entry.id, by="bob", reason="no")
+    other.desk.decide(entry.id, "reject", by="bob", reason="no")
     until(lambda: stream.changes > before)
     before = stream.changes
     other.propose(office.letter(subject="New"))

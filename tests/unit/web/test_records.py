@@ -30,7 +30,7 @@ def rejected(
     office: Office, subject: str, agent: str = "claude", **changes: str | tuple[Address]
 ) -> Entry:
     entry = office.propose(office.letter(subject=subject, **changes), Call("send_email", agent))
-    office.desk.reject(entry.id, by="ada", reason="no")
+    office.desk.decide(entry.id, "reject", by="ada", reason="no")
     return entry
 
 
@@ -67,7 +67,7 @@ def test_the_history_is_filtered_by_outcome_and_by_agent(office: Office, browser
     sent = office.approved(subject="Yes")
     office.desk.send_approved()
     withdrawn = office.propose(office.letter(subject="Back"), Call("send_email", "b"))
-    office.desk.withdraw(Call("send_email", "b"), withdrawn.id)
+    office.desk.calls.withdraw(Call("send_email", "b"), withdrawn.id)
     office.propose(office.letter(subject="Waits"), Call("send_email", "a"))
     assert found(browser) == ["Back", "Yes", "No"]
     assert found(browser, state="sent") == ["Yes"]
@@ -87,8 +87,8 @@ def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office: Offi
     office.reopen(open_letters=1000, proposals_per_hour=1000)
     call = Call("send_email", "claude")
     for n in range(103):
-        entry = office.desk.outbox.propose(call, office.letter(subject=f"{{x}} & number {n}"))
-        office.desk.outbox.reject(entry.id, by="ada", reason="")
+        entry = office.desk.proposals.propose(call, office.letter(subject=f"{{x}} & number {n}"))
+        office.desk.verdicts.decide(entry.id, "reject", by="ada", reason="")
     with opened(office) as site:
         browser = site.browser()
         seen, path = [], f"/history?{urlencode({'q': '{x} &', 'state': 'rejected'})}"

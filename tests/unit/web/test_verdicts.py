@@ -252,8 +252,8 @@ def test_closed_letters_are_put_back_into_the_queue_and_sent_ones_never(
     office: Office, browser: Browser, courier: Courier
 ) -> None:
     rejected, withdrawn = office.propose(), office.propose()
-    office.desk.reject(rejected.id, by="ada", reason="")
-    office.desk.withdraw(SEND, withdrawn.id)
+    office.desk.decide(rejected.id, "reject", by="ada", reason="")
+    office.desk.calls.withdraw(SEND, withdrawn.id)
     for entry in (rejected, withdrawn):
         browser.decide(entry.id, "reopen")
         assert office.state_of(entry.id) == "pending"

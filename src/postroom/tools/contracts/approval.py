@@ -20,7 +20,7 @@ from postroom.core.redaction import address as redacted
 from postroom.core.text import one_line
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.tools import documents, table
 from postroom.tools.documents import Outcome, minutes, outcome, refused
 
@@ -104,7 +104,7 @@ def send_email(context: table.ToolContext, args: models.SendEmailRequest) -> tab
     if not desk.rules.live:
         return _rehearsed(context, written, "Send logged but not executed")
     letter = desk.composer.letter(written)
-    entry = yield from desk.posting(context.call, letter, ONCE, slips=True)
+    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
     to = f"sending to {redacted(written.to[0].spec)}"
     unapproved = DOCUMENT.text("unapproved", what=to, type="email_send")
     return _outcome(desk, entry, "Email", unapproved, "send_email")
@@ -114,7 +114,7 @@ def reply_email(context: table.ToolContext, args: models.ReplyEmailRequest) -> t
     """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
     desk, thread = context.desk, documents.shown_id(args.thread_id)
     if not desk.rules.live:
-        desk.rehearse(context.call, None, thread=thread)
+        desk.calls.rehearse(context.call, None, thread=thread)
         return outcome(DOCUMENT.text("rehearsed_reply", thread=thread, length=len(args.body)))
     unapproved = DOCUMENT.text(
         "unapproved", what=f"replying to thread {thread}", type="email_reply"
@@ -125,13 +125,13 @@ def reply_email(context: table.ToolContext, args: models.ReplyEmailRequest) -> t
         )
     except NotFound:
         # The documents check the approval first, then the budget, then the thread.
-        if not desk.is_reply_approved(context.call, args.thread_id):
+        if not desk.calls.is_reply_approved(context.call, args.thread_id):
             raise Unapproved(unapproved) from None
-        desk.refuse_over_budget()
+        desk.calls.refuse_over_budget()
         raise InvalidThread(DOCUMENT.text("no_thread", thread=thread)) from None
     written = Written(envelope.to, envelope.subject, args.body, envelope.cc, answers=message_id)
     letter = desk.composer.letter(written)
-    entry = yield from desk.posting(context.call, letter, ONCE, slips=True)
+    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
     return _outcome(desk, entry, "Reply", unapproved, "reply_email")
 
 

@@ -25,9 +25,9 @@ from postroom.core.message import Summary
 from postroom.core.records import Entry
 from postroom.core.redaction import text as redacted
 from postroom.core.text import one_line
+from postroom.desk.calls import PaceDelay
 from postroom.desk.compose import Written
-from postroom.desk.desk import PaceDelay
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.tools import documents, table
 from postroom.tools.contracts.dry_run_input import (
     MAX_SUBJECT,
@@ -146,7 +146,7 @@ def _send(
         return wait
 
     letter = context.desk.composer.letter(written)
-    posting = context.desk.posting(context.call, letter, Proposal(refuse_if_sent=True))
+    posting = context.desk.calls.posting(context.call, letter, Proposal(refuse_if_sent=True))
     entry = yield from table.waiting_for(posting, logged)
     letter, state = entry.letter, entry.state  # as the person may have changed it
     if not isinstance(state, life.Sent):

@@ -19,7 +19,7 @@ from postroom.core.mail_view import cut
 from postroom.core.records import Entry
 from postroom.desk.compose import Written
 from postroom.desk.desk import PREVIEW, Desk
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.services.mailbox import Sorted
 from postroom.tools import documents, table
 from postroom.tools.documents import mcp_error, names
@@ -131,7 +131,7 @@ def send_email(context: table.ToolContext, args: models.SendEmailInput) -> table
         refuse_if_sent=True, match_persons_letter=True, pre_send_record=json.dumps(answers)
     )
     letter = desk.composer.letter(written)
-    entry = yield from desk.posting(context.call, letter, wish, slips=True)
+    entry = yield from desk.calls.posting(context.call, letter, wish, slips=True)
     return _outcome(desk, entry)
 
 

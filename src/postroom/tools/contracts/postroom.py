@@ -13,7 +13,7 @@ from postroom.core.letter import Letter
 from postroom.core.mail_view import cut
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
-from postroom.desk.outbox import Proposal
+from postroom.desk.proposals import Proposal
 from postroom.services.mailbox import Sorted
 from postroom.tools import answers, table
 from postroom.tools.fence import LETTER
@@ -145,14 +145,14 @@ def letter_status(context: table.ToolContext, args: models.AskStatus) -> table.W
     if not args.id:
         return _open_letters(context)
     # The line of the call is written here, however the waiting ends.
-    entry = context.desk.status(context.call, args.id)
+    entry = context.desk.calls.status(context.call, args.id)
     first = entry.kind
     for _ in range(args.wait if first in OPEN else 0):
         yield 1.0
-        entry = context.desk.glance(context.call, args.id)
+        entry = context.desk.calls.peek(context.call, args.id)
         if entry.kind != first:
             break
-    newer = context.desk.replaced_by(entry)
+    newer = context.desk.calls.replaced_by(entry)
     reply = answers.letter_reply(entry, context.desk.rules, newer)
     return table.Reply(reply.text, answers.StatusResult(**vars(reply.result)))
 
@@ -161,7 +161,7 @@ def withdraw_letter(context: table.ToolContext, args: models.WithdrawLetter) -> 
     """Take back a letter of yours that has not left, or delete a draft that you made."""
     rules, id = context.desk.rules, args.id
     if _LETTER.fullmatch(id):
-        return answers.letter_reply(context.desk.withdraw(context.call, id), rules)
+        return answers.letter_reply(context.desk.calls.withdraw(context.call, id), rules)
     if context.services.mailbox.discard(context.call, context.account, id):
         return answers.draft_reply("deleted", f"The draft {id} is deleted.", id)
     text = f"{answers.rehearsal(rules)}: nothing is deleted."
@@ -216,7 +216,7 @@ def _post(
 ) -> table.Waiting:
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
     wish = Proposal(key=args.idempotency_key, origins=origins, replaces=args.replaces)
-    entry = yield from context.desk.posting(context.call, letter, wish)
+    entry = yield from context.desk.calls.posting(context.call, letter, wish)
     return answers.letter_reply(entry, context.desk.rules)
 
 
@@ -252,7 +252,7 @@ def _open_letters(context: table.ToolContext) -> table.Reply:
             to=cut(letter.recipients, 100),
             subject=cut(letter.subject, 100),
         )
-        for letter in context.desk.letters(context.call)[-20:]
+        for letter in context.desk.calls.letters(context.call)[-20:]
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
     rules = context.desk.rules
@@ -269,7 +269,7 @@ def read_message(context: table.ToolContext, id: str) -> str:
 
 def read_letter(context: table.ToolContext, id: str) -> str:
     """Return a letter of this agent's as a resource."""
-    entry = context.desk.status(context.call, id)
+    entry = context.desk.calls.status(context.call, id)
     words = f"{answers.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
     return f"{answers.letter_text(entry, context.desk.rules)}\n{answers.fenced_letter(words)}"
 
