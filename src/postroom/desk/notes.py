@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.core import life
@@ -141,6 +141,7 @@ class LetterSource:
     entry: Entry
     notice: str = ""
     retext: bool = False
+    _made: dict[str, str] = field(default_factory=dict)  # the sections of the last rendering
 
     @property
     def key(self) -> str:
@@ -229,7 +230,12 @@ class LetterSource:
         """Record where the note stands, and the sections that Postroom wrote into it."""
         entry = self.entry
         body = data.decode(errors="replace").replace("\r\n", "\n")
-        written = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
+        # Parsing Markdown takes its time: only where the file may have other sections than were just made.
+        parts = self._made
+        is_made = all(text in body for title, text in parts.items() if title != "Letter")
+        if not (parts and is_made):
+            parts = {title: text for title, text in sections(body) if title in SECTIONS}
+        written = {title: _hash(text) for title, text in parts.items()}
         # As we would write it: the file may have the person's text.
         written["Letter"] = _hash(f"## Letter\n{_fence(entry.letter.text)}")
         if entry.form == "draft":
@@ -305,6 +311,7 @@ class LetterSource:
             parts.append(("Difference", _fence(difference(form(original), form(letter)))))
         parts.append(("Risk assessment", _card(entry.card)))
         parts.append(("Rollback plan", self._rollback_plan()))
+        self._made.update({title: f"## {title}\n{text}" for title, text in parts})
         return parts
 
     def _what_to_do(self) -> str:
