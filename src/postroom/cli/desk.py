@@ -25,6 +25,7 @@ from postroom.cli.command import (
     wants_json,
 )
 from postroom.cli.printing import say
+from postroom.config import ORIGIN_PATTERN
 from postroom.core.errors import Conflict, Invalid, PostroomError, Unavailable
 from postroom.core.text import one_line
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 
 SCREENS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")  # a browser can be opened where one is set
-ORIGIN = re.compile(r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/?")
 
 
 class PageOptions(NamedTuple):
@@ -120,7 +120,10 @@ def open_page(config: Config, options: PageOptions) -> Iterator[DeskPage]:
     """Lend the page of these settings, to be served from here unless another process does."""
     from postroom.wiring.desk import require_desk
 
-    person = _check_person(login_name() if options.person is None else options.person)
+    person = login_name() if options.person is None else options.person
+    is_plain = person == one_line(person) and person.strip() and len(person) <= 64
+    if not is_plain or person == "nobody":
+        raise Invalid("That is no name", remedy="Give one of 1 to 64 plain characters with --as.")
     with ExitStack() as stack:
         desk = stack.enter_context(require_desk(config))
         from postroom.web.sessions import new_sign_in_address
@@ -151,11 +154,14 @@ def _serve(desk: Desk, config: Config, options: PageOptions) -> Iterator[DeskSer
     host = options.host or config.desk.host
     host = "127.0.0.1" if host == "localhost" else host  # which browsers may resolve differently
     origin = config.desk.origin if options.origin is None else options.origin
-    if origin and not ORIGIN.fullmatch(origin):
+    if origin and not re.fullmatch(f"{ORIGIN_PATTERN}/?", origin):
         raise Invalid(
             "--origin is not the address that a browser shows",
             remedy="Give scheme and host, such as https://desk.example.org.",
         )
+    # As browsers write it: without a slash, and without the usual port.
+    usual_port = ":443" if origin.startswith("https:") else ":80"
+    origin = origin.rstrip("/").removesuffix(usual_port)
     where = ListenAddress(host, config.desk.port if options.port is None else options.port)
     with listen(where, "--host") as listener:
         if not where.is_loopback and not origin.startswith("https:"):
@@ -165,7 +171,7 @@ def _serve(desk: Desk, config: Config, options: PageOptions) -> Iterator[DeskSer
             serve.ListenOptions(
                 listener=listener,
                 host=host,
-                origin=_normalize_origin(origin),
+                origin=origin,
                 is_remote=not where.is_loopback,
                 idle_seconds=config.desk.idle_minutes * 60.0,
             ),
@@ -174,18 +180,6 @@ def _serve(desk: Desk, config: Config, options: PageOptions) -> Iterator[DeskSer
             mail_health=lambda: check_mail(desk, config),
         ) as server:
             yield server
-
-
-def _normalize_origin(origin: str) -> str:
-    """Return an origin as browsers write it: without the usual port and a slash."""
-    usual = ":443" if origin.startswith("https:") else ":80"
-    return origin.rstrip("/").removesuffix(usual)
-
-
-def _check_person(name: str) -> str:
-    if not name.strip() or name != one_line(name) or len(name) > 64 or name == "nobody":
-        raise Invalid("That is no name", remedy="Give one of 1 to 64 plain characters with --as.")
-    return name
 
 
 def _open_browser(stack: ExitStack, page: DeskPage) -> None:

@@ -12,7 +12,7 @@ from postroom.cli.server import (
     Options,
     load_calls,
     load_listing,
-    serve_stdio,
+    load_server,
 )
 from postroom.core.errors import AuthRequired, Invalid
 from postroom.core.lookalike import check_agent_name
@@ -64,7 +64,7 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
         raise Invalid("Standard input or output is closed", remedy="Let a client start it.")
     if sys.stdin.isatty():
         say("Serving MCP on standard input, for a client. Ctrl-C ends it.")
-    serve_stdio(Options(server, contract, agent))
+    load_server(Options(server, contract, agent))()
 
 
 def _serve_http(options: Options, http: str) -> None:

@@ -19,8 +19,6 @@ from postroom.core.errors import Invalid, PostroomError, Unavailable
 from postroom.tools import listing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from postroom.config import Config
     from postroom.desk.desk import Desk
     from postroom.tools.calls import Calls
@@ -38,7 +36,7 @@ class ConfiguredDesk:
     """The desk of the settings, opened at the first call so that a client's start does not wait for it."""
 
     def __init__(self, settings: Callable[[], Config] | None = None) -> None:
-        self._settings = settings or _settings
+        self._settings = settings
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._opened: Desk | None = None
@@ -47,7 +45,12 @@ class ConfiguredDesk:
     def config(self) -> Config:
         """Return the settings; raise what is wrong with them."""
         if self._config is None:
-            self._config = self._settings()
+            from pathlib import Path
+
+            from postroom.config import load
+
+            load_settings = self._settings or partial(load, os.environ, Path.cwd(), Path.home())
+            self._config = load_settings()
         return self._config
 
     def desk(self) -> Desk:
@@ -57,7 +60,13 @@ class ConfiguredDesk:
         with self._lock:
             if self._opened is None:
                 config = self.config()
-                _make_folder(config.vault.path)
+                try:
+                    config.vault.path.mkdir(parents=True, exist_ok=True)
+                except OSError as why:
+                    raise Unavailable(
+                        f"The vault {config.vault.path} cannot be made: {why.strerror}",
+                        remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
+                    ) from why
                 self._opened = self._stack.enter_context(find_desk(config, make=True))
                 assert self._opened is not None
             return self._opened
@@ -102,11 +111,6 @@ def load_calls(name: str, found: dict[str, Any], provider: ConfiguredDesk) -> Ca
 
     contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
     return Calls(contract, found["arguments"], provider)
-
-
-def serve_stdio(options: Options) -> NoReturn:
-    """Serve one client, and exit."""
-    load_server(options)()
 
 
 def load_server(options: Options) -> Callable[[], NoReturn]:
@@ -163,21 +167,3 @@ def parse(arguments: Sequence[str]) -> Options | None:
         except Invalid:
             return None
     return options
-
-
-def _settings() -> Config:
-    from pathlib import Path
-
-    from postroom.config import load
-
-    return load(os.environ, Path.cwd(), Path.home())
-
-
-def _make_folder(vault: Path) -> None:
-    try:
-        vault.mkdir(parents=True, exist_ok=True)
-    except OSError as why:
-        raise Unavailable(
-            f"The vault {vault} cannot be made: {why.strerror}",
-            remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
-        ) from why

@@ -172,6 +172,7 @@ def _read_folder(raw: object, _: Origin) -> str:
 
 
 # fmt: off
+ORIGIN_PATTERN = r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?"
 PATH = ValueKind("a path (~/ is the home directory, ~name is not understood)", _read_path)
 PATHS = list_of('a list of paths such as ["~/Reports"]', _read_path)
 NAME = matching("a name of a-z, 0-9, _ and -, at most 32 characters, starting with a letter or digit", ACCOUNT_NAME)
@@ -189,5 +190,5 @@ TRUST = matching('"folder" or "desk"', "folder|desk")
 MODEL = matching('a provider and a model such as "ollama:llama3.2"', r"[a-z0-9-]{1,40}:[!-~]{1,200}")
 SERVICE = matching("an https address, or an http one on this machine", rf"https://[!-~]{{1,500}}|{_LOOPBACK}")
 HOST = matching("an address of this machine such as 127.0.0.1", r"localhost|[0-9.]{7,15}|[0-9a-f:]{2,39}")
-WEB_ORIGIN = matching("scheme and host as your browser shows them, such as https://desk.example.org", r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?")
+WEB_ORIGIN = matching("scheme and host as your browser shows them, such as https://desk.example.org", ORIGIN_PATTERN)
 # fmt: on
