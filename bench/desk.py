@@ -29,6 +29,7 @@ from postroom.core.stamp import Stamp
 from postroom.desk.desk import Effects
 from postroom.desk.proposals import HOME
 from postroom.desk.recorder import Call
+from postroom.store.database import Database
 from postroom.vault import folders
 from postroom.wiring.desk import clock, open_desk
 
@@ -38,6 +39,8 @@ SENT, QUICK_SENT, WARM = 200, 60, 20
 ONE_BY_ONE, VERIFIED = 50, 3
 BATCH = 20_000
 SENDING, FLAT = Bound(4, "×"), Bound(1.3, "×")
+STATEMENTS = Bound(56, "statements")  # each is a round trip where the ledger is elsewhere
+CONTROL = ("BEGIN", "COMMIT", "PRAGMA")
 
 LONG = 1_000  # characters of a letter's text
 AGENT, PERSON = "claude", "ada"
@@ -365,7 +368,23 @@ def _rate(office: SendingOffice, letters: int) -> list[Measure]:
     )
     say(f"the processor's part, median: bare {theirs.busy}, postroom {own.busy}")
     name = "propose, approve, dispatch"
-    return [Measure("desk", name, mine.best, "s", "bare", other.best, str(SENDING), verdict)]
+    rate = Measure("desk", name, mine.best, "s", "bare", other.best, str(SENDING), verdict)
+    return [rate, _statements(office)]
+
+
+def _statements(office: SendingOffice) -> Measure:
+    """Count what the ledger is asked on the way of one letter, without the control of transactions."""
+    asked: list[str] = []
+    session = office.desk.ledger._session  # noqa: SLF001 - no caller but this one counts
+    assert isinstance(session, Database)
+    session._connection.set_trace_callback(asked.append)  # noqa: SLF001
+    office.send(office.letter())
+    session._connection.set_trace_callback(None)  # noqa: SLF001
+    count = sum(not statement.startswith(CONTROL) for statement in asked)
+    verdict = STATEMENTS.verdict(count)
+    say(f"statements a letter: {count} ({STATEMENTS} {verdict})")
+    name = "statements a letter"
+    return Measure("desk", name, count, "", "bound", STATEMENTS.limit, str(STATEMENTS), verdict)
 
 
 def _ms(seconds: float) -> str:
