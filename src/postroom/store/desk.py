@@ -39,17 +39,17 @@ def renew_desk(vault: Path, id: str) -> None:
 def register(vault: Path, desks: Path, desk: str) -> None:
     """Remember outside the vault which desk it has: whoever deletes it there begins no new one."""
     private_folder(desks)
-    _replace(_registered(vault, desks), desk)
+    _replace(_registration_file(vault, desks), desk)
 
 
-def registered(vault: Path, desks: Path) -> str | None:
+def registered_desk(vault: Path, desks: Path) -> str | None:
     """Return the desk that this vault had when it was last opened here."""
-    return _read(_registered(vault, desks))
+    return _read(_registration_file(vault, desks))
 
 
 def refuse_lost(vault: Path, desks: Path) -> None:
     """Refuse a vault that had a desk, and has lost it or got another."""
-    known = registered(vault, desks)
+    known = registered_desk(vault, desks)
     if known and not vault.is_dir():
         raise Unavailable(
             f"The vault {vault} is not there", remedy="Bring it back, or set VAULT_PATH to it."
@@ -61,7 +61,7 @@ def refuse_lost(vault: Path, desks: Path) -> None:
         )
 
 
-def _registered(vault: Path, desks: Path) -> Path:
+def _registration_file(vault: Path, desks: Path) -> Path:
     return desks / "vaults" / hashlib.sha256(os.fsencode(os.path.realpath(vault))).hexdigest()[:16]
 
 

@@ -23,7 +23,7 @@ from postroom.desk.desk import Desk, Effects, VaultPermissions
 from postroom.desk.log import ActionLog
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
-from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
+from postroom.store.desk import desk_id, make_desk, register, registered_desk, renew_desk
 from postroom.store.ledger import Ledger, SqliteLedger
 from postroom.store.locks import locked
 from postroom.vault.vault import Vault
@@ -208,7 +208,10 @@ def _first_line(file: str) -> str:
 
 def adopt(config: Config) -> str:
     """Make this machine the one that sends from the vault; return the new desk's id."""
-    old, new = registered(config.vault.path, config.desks) or desk_id(config.vault.path), draw_id()
+    old, new = (
+        registered_desk(config.vault.path, config.desks) or desk_id(config.vault.path),
+        draw_id(),
+    )
     if config.state is None and old and config.state_for(old).exists():
         config.state_for(old).rename(config.state_for(new))
     renew_desk(config.vault.path, new)
