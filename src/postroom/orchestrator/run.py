@@ -21,6 +21,7 @@ TICK_SECONDS: Final = 2.0  # between two looks at what people did to letters
 SHORTEST_WAIT: Final = 0.1  # seconds: another dispatcher may have the letter
 LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
 MOST_SENTENCES: Final = 1_000  # that are remembered as told
+NO_MODEL: Final = "none: what no rule fits gets an acknowledgement"
 AGENT: Final = "watcher"  # as which the servers are asked
 
 
@@ -177,27 +178,23 @@ class Orchestrator:
     # What the dashboard shows
 
     def _health(self) -> Sequence[PartHealth]:
-        parts = []
-        for account in self.context.accounts:
-            error = self._watcher.trouble.get(account)
-            text = error.message_with_remedy if error else "followed"
-            parts.append(PartHealth(f"account {account}", error is None, text))
-        trouble = self._triage.trouble
         count = len(self._triage.guidance.rules)
-        rules = plural(count, "rule") if count else "no rules"
-        parts.append(
-            PartHealth(HANDBOOK, "handbook" not in trouble, trouble.get("handbook", rules))
-        )
-        model = self.context.model_name or "none: what no rule fits gets an acknowledgement"
-        parts.append(PartHealth("model", "model" not in trouble, trouble.get("model", model)))
-        broken = {
-            path: f"{why}. Mend it, or take it away."
-            for path, why in self._mail_notes.broken.items()
+        texts = {f"account {name}": "followed" for name in self.context.accounts}
+        texts[HANDBOOK] = plural(count, "rule") if count else "no rules"
+        texts["model"] = self.context.model_name or NO_MODEL
+        problems = {
+            f"account {name}": error.message_with_remedy
+            for name, error in self._watcher.trouble.items()
         }
-        round_trouble = {"round": self._trouble} if self._trouble else {}
-        for part, text in (round_trouble | self._mail_notes.problems | broken).items():
-            parts.append(PartHealth(part, is_well=False, text=text))
-        return parts
+        for part, text in self._triage.trouble.items():
+            problems[HANDBOOK if part == "handbook" else part] = text
+        if self._trouble:
+            problems["round"] = self._trouble
+        problems |= self._mail_notes.problems
+        for path, why in self._mail_notes.broken.items():
+            problems[path] = f"{why}. Mend it, or take it away."
+        texts |= problems
+        return [PartHealth(part, part not in problems, text) for part, text in texts.items()]
 
     def _progress(self) -> Mapping[str, Any]:
         inbox = self.context.inbox

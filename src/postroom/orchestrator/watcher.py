@@ -128,19 +128,19 @@ class Watcher:
 
     def _write_notes(self, items: Sequence[InboxItem]) -> None:
         items = [item for item in items if not self.mail_notes.finish_write(item)]
-        questions = [Question(self._arguments(item), self._reader(item)) for item in items]
+        questions = list(map(self._question, items))
         answers = self.context.servers.ask("email", "get_email", questions)
         if self.context.stopping.is_set():
             return
         new: list[tuple[InboxItem, MailView, MailFacts]] = []
-        for item, answer in zip(items, answers, strict=True):
+        for item, question, answer in zip(items, questions, answers, strict=True):
             if isinstance(answer, NotFound):
                 self.context.inbox.close_without_note(item, InboxState.ASIDE)
                 continue
             try:
                 if isinstance(answer, PostroomError):
                     raise answer
-                mail = self._parse(item, answer)
+                mail = _parse(question, answer)
                 mail_facts = facts(mail, self.context.desk.exposure.own(item.account))
             except PostroomError as error:
                 self._report(item.account, error)
@@ -155,12 +155,6 @@ class Watcher:
             self.mail_notes.create(new)
             self.context.emit("noted", mails=len(new))
 
-    def _parse(self, item: InboxItem, answer: ToolValues) -> MailView:
-        try:
-            return parse_message(answer)
-        except Corrupt:
-            return parse_message(self._reader(item)())
-
     def _needs_note(self, item: InboxItem, mail: MailView, mail_facts: MailFacts) -> bool:
         """Whether a note is to be written; else the mail is closed, or its note adopted."""
         labels = set(mail.labels)
@@ -174,16 +168,23 @@ class Watcher:
             return True
         return False
 
-    def _arguments(self, item: InboxItem) -> dict[str, object]:
-        arguments: dict[str, object] = {"id": item.message, "max_chars": BODY}
-        return arguments | ({"account": item.account} if len(self.context.accounts) > 1 else {})
-
-    def _reader(self, item: InboxItem) -> Callable[[], ToolValues]:
+    def _question(self, item: InboxItem) -> Question:
         def read() -> ToolValues:
             mailbox = self.context.services.mailbox
             return values_of(mailbox.message(READ_CALL, item.account, item.message))
 
-        return read
+        arguments: dict[str, object] = {"id": item.message, "max_chars": BODY}
+        if len(self.context.accounts) > 1:
+            arguments["account"] = item.account
+        return Question(arguments, read)
+
+
+def _parse(question: Question, answer: ToolValues) -> MailView:
+    """Return the mail; an answer that is no mail is read without the server."""
+    try:
+        return parse_message(answer)
+    except Corrupt:
+        return parse_message(question.fallback())
 
 
 def _pages(box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:
