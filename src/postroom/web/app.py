@@ -59,13 +59,10 @@ def build_app(context: AppContext) -> ASGIApp:
         "/history/chain": desk.chain,
         "/health/mail": desk.mail_health,
     }
+    verdicts = ("reject", "revise", "undo", "reopen", "resolve")
     posts: dict[str, Handler] = {
         "/letter/{id}/approve": desk.approve,
-        "/letter/{id}/reject": desk.reject,
-        "/letter/{id}/revise": desk.reject,
-        "/letter/{id}/undo": desk.undo,
-        "/letter/{id}/resolve": desk.resolve,
-        "/letter/{id}/reopen": desk.reopen,
+        **{f"/letter/{{id}}/{event}": desk.decide for event in verdicts},
         "/letter/{id}/edit": desk.edit,
         "/letter/{id}/preview": desk.preview,
         "/letter/{id}/change": desk.change,

@@ -234,34 +234,23 @@ class Handlers:
             request.id, by=by, digest=digest, proof=proof, via=life.Channel.PAGE
         )
 
-    def reject(self, request: PageRequest) -> Response:
-        """Reject a letter, or send it back for another version."""
-        by, revise = request.session.person, request.action == "revise"
-        reason = settled(request.form.get("reason", "")).strip()
-        if revise and not reason:
+    def decide(self, request: PageRequest) -> Response:
+        """Carry out the event that the address names: reject, revise, undo, reopen or resolve."""
+        event, form, session = request.action, request.form, request.session
+        reason, sent = settled(form.get("reason", "")).strip(), form.get("sent", "")
+        if event == "revise" and not reason:
             raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
-        return self._decide(
-            request,
-            lambda: self._desk.decide(
-                request.id, "revise" if revise else "reject", by=by, reason=reason
-            ),
-        )
-
-    def undo(self, request: PageRequest) -> Response:
-        return self._decide(request, lambda: self._desk.decide(request.id, "undo", by=request.session.person))  # fmt: skip
-
-    def reopen(self, request: PageRequest) -> Response:
-        return self._decide(request, lambda: self._desk.decide(request.id, "reopen", by=request.session.person))  # fmt: skip
-
-    def resolve(self, request: PageRequest) -> Response:
-        answer = request.form.get("sent")
-        if answer not in {"yes", "no"}:
+        if event == "resolve" and sent not in {"yes", "no"}:
             raise Invalid("Was it sent or not?", remedy="Go back and choose one.")
-        by, proof = request.session.person, self._sessions.proof(request.session)
         return self._decide(
             request,
             lambda: self._desk.decide(
-                request.id, "resolve", by=by, sent=answer == "yes", proof=proof
+                request.id,
+                event,
+                by=session.person,
+                reason=reason,
+                sent=sent == "yes",
+                proof=self._sessions.proof(session),
             ),
         )
 
