@@ -1,4 +1,8 @@
-"""Look at the folders, have `plan` decide, and perform its actions: letters change, and notes follow the ledger."""
+"""What the desk asks of the vault, as one interface, and its implementation over notes.
+
+`VaultDisplay` looks at the folders, has `plan` decide, and performs the actions: letters change, and notes follow the
+ledger. `NoteDisplay`, the interface, is also the display of a desk without a vault.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,6 @@ from postroom.desk.compose import Composer, settled
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_actions import Action
-from postroom.desk.note_display import NoteDisplay
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import Notes, text_of
 from postroom.desk.plan import LetterNote, LetterRecord, plan
@@ -50,6 +53,61 @@ class Look(NamedTuple):
     letters: dict[str, list[SeenNote]]
     unowned: list[SeenNote]
     reports: list[str]
+
+
+class NoteDisplay:
+    """Shows letters and the log to the person as files, and takes in what the person did to them.
+
+    This is the display of a desk without a vault: it shows nothing, and the terminal and the page are the only
+    surfaces. `VaultDisplay` is the one with a vault.
+    """
+
+    def reconcile(self, *, adopt: bool = False) -> list[str]:
+        """Take in what was done to the notes and bring them up to date; return what to tell the person.
+
+        `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
+        """
+        del adopt
+        return []
+
+    def sync(self, entry: Entry, *, retext: bool = False) -> None:
+        """Bring a letter's note up to the ledger; `retext` also replaces the text in it."""
+
+    def is_untouched(self, entry: Entry) -> bool:
+        """Whether note and slip of an approved letter, its verdict, are as they were at the last look."""
+        del entry
+        return True
+
+    def text(self, entry: Entry) -> str | None:
+        """Return the text in a letter's note; None without a note, or if it cannot be read."""
+        del entry
+        return None
+
+    def slips(self) -> list[Slip]:
+        """Return the slips of the last look that may still be spent, the newest first."""
+        return []
+
+    def file_slip(self, hash: str) -> None:
+        """Put a slip away whose letter was sent; if somebody is at it, the next look does."""
+
+    def paused_by(self) -> str:
+        """Return the file by which the person has paused everything, or nothing."""
+        return ""
+
+    def flush_log(self) -> None:
+        """Bring the log files up to the ledger."""
+
+    def lines_ahead(self) -> list[ParsedLine]:
+        """Return the lines of the log files that the ledger does not have."""
+        return []
+
+    def write_pre_send_record(self, record: AuditLogEntry) -> None:
+        """Write what a contract wants recorded before a letter is sent; without it, the letter is held."""
+        del record
+        raise Unavailable(
+            "This desk has no vault for the record that must precede the letter",
+            remedy="Set VAULT_PATH to a folder.",
+        )
 
 
 class VaultDisplay(NoteDisplay):

@@ -17,12 +17,11 @@ from postroom.core.life import Channel
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk.apply import VaultDisplay
+from postroom.desk.apply import NoteDisplay, VaultDisplay
 from postroom.desk.calls import LetterCalls
 from postroom.desk.compose import Composer, settled
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
-from postroom.desk.note_display import NoteDisplay
 from postroom.desk.notes import difference
 from postroom.desk.proposals import Proposals
 from postroom.desk.recorder import CallRecorder
