@@ -4,11 +4,13 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+from postroom.core.audit import LogPosition
 from postroom.core.card import Exposure
-from postroom.core.records import ShownMail
+from postroom.core.records import DeskSettings, MailboxCursor, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
 from postroom.store.ledger import SqliteLedger, migrations
+from tests.desks import database_of
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
 
@@ -97,3 +99,52 @@ def test_what_a_person_wrote_before_others_quoted_it_came_from_the_person(tmp_pa
         found = ledger.exposure.find(frozenset(row[0] for row in mails), 0)
     first = {token: exposures[0].sender for token, exposures in found.items()}
     assert first == {"quoted": "you", "brought": "eve", "postdated": "eve", "at once": "eve"}
+
+
+def test_what_was_kept_under_keys_before_an_upgrade_has_its_column_or_table(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    steps = migrations()
+    before = next(at for at, step in enumerate(steps) if "DROP TABLE meta" in step)
+    kept = {
+        "desk": "a" * 16, "id": "b" * 16, "machine": "m", "inode": "7", "room": "/Post",
+        "passphrase": "scrypt$", "trust": "desk", "required": "true", "page": "http://x",
+        "key": "00ff", "log": '[12, "2026-11-15.json", 340, 99]', "noted": "folder",
+        "rejected": "1795014556927724333", "distrusted": "restored", "tool notes since": "1794700800.5",
+        "once": "move 1", "note aaaaaaaaaa": "hash Pending_Approval/a b.md", "note mail d m1": "h2 Inbox/m.md",
+        "orphan aaaaaaaaaa": '[[1.5, "boot", 2.5], null]', "kept slip 00aa": "Approved/s.md", "filed 00bb": "Done/s.md",
+        "watch default": '["cursor 9", 1794700000]', "contacts.default": "m9",
+        "before.aaaaaaaaaa": '"m1"', "fields aaaaaaaaaa": '{"priority": "urgent"}',
+    }  # fmt: skip
+    with closing(Database(path, steps[:before])) as old, old.write() as connection:
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", kept.items())
+        connection.execute("INSERT INTO slip VALUES ('00bb', '[1.5, \"boot\", 2.5]', '')")
+        connection.execute(
+            "INSERT INTO letter VALUES (NULL, 'aaaaaaaaaa', 'claude', 'c', 't', 'd', ?, '[]',"
+            " 'Ä@x.example', 'Ärger', '[]', 'Pending_Approval', 'note', '', '[1.5, \"boot\", 2.5]',"
+            " 'pending', '{\"since\": [1.5, \"boot\", 2.5]}', 1)",
+            ['{"text": "GRÜSSE"}'],
+        )
+        connection.execute(
+            "INSERT INTO history VALUES ('aaaaaaaaaa', 1, 'approved',"
+            ' \'{"verdict": ["nobody", "required = false", [3.5, "boot", 4.5], "d", "00bb"]}\')'
+        )
+    with closing(SqliteLedger(path, clock=lambda: NOW, draw=bytes)) as ledger:
+        assert ledger.settings == DeskSettings(
+            desk_id="a" * 16, ledger_id="b" * 16, machine="m", state_inode="7", room="/Post",
+            passphrase="scrypt$", trust="desk", approval_required=True, page_address="http://x",
+            seal_key="00ff", notes_trust="folder", rejected_changed=1795014556927724333,
+            restored="restored", tool_notes_since=1794700800.5, last_finished="move 1",
+        )  # fmt: skip
+        assert ledger.actions.backlog().position == LogPosition(12, "2026-11-15.json", 340, 99)
+        assert ledger.notes.planned_write("aaaaaaaaaa") == ("Pending_Approval/a b.md", "hash")
+        assert ledger.notes.planned_write("mail d m1") == ("Inbox/m.md", "h2")
+        assert ledger.proofs.orphans() == {"aaaaaaaaaa": (Stamp(1.5, "boot", 2.5), None)}
+        assert (ledger.slips.is_trusted("00aa"), ledger.slips.is_filed("00bb")) == (True, True)
+        assert ledger.inbox.cursor("default") == MailboxCursor("cursor 9", 1794700000)
+        assert ledger.exposure.correspondents("default") == (frozenset(), "m9")
+        (found,) = ledger.lists.summaries(words=["ärger", "grüsse", "ä@X"])
+        assert (found.id, found.fields) == ("aaaaaaaaaa", {"priority": "urgent"})
+        assert ledger.history.was_approved_by("aaaaaaaaaa", "00bb")
+        assert ledger.lists.per_day(3, 0) == {0: {"approved": 1}}
+        ((pre_send,),) = database_of(ledger).rows("SELECT pre_send FROM letter")
+        assert pre_send == '"m1"'
