@@ -29,12 +29,12 @@ def torn_at(offset: int, *, batch: int) -> bool:
         before, mark = desk.file().stat().st_size, desk.ledger.marked
         for _ in range(batch):
             desk.ledger.act("2026-01-05", target="john.doe@example.com", error="é😀")
-        desk.log.project()
+        desk.log.write_new_lines()
         appended = desk.file().stat().st_size - before
         with desk.file().open("r+b") as file:
             file.truncate(before + min(offset, appended))
         desk.ledger.marked = mark
-        desk.log.project()
+        desk.log.write_new_lines()
         desk.act("2026-01-06")
         shown = [*desk.shown("2026-01-05"), *desk.shown("2026-01-06")]
         assert shown == desk.ledger.chain
@@ -98,7 +98,9 @@ def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(
             path.unlink()
         desk.file(days[0]).write_bytes(b"".join(line + b"\n" for line in harmed))
         assert bool(desk.faults()) == (harmed != whole)
-        assert [found.seq for found in desk.log.ahead() if found.line in desk.ledger.chain] == []
+        assert [
+            found.seq for found in desk.log.lines_ahead() if found.line in desk.ledger.chain
+        ] == []
         desk.act("2026-01-08")
         assert desk.shown("2026-01-08") == desk.ledger.chain[-1:]
 
@@ -111,7 +113,7 @@ def test_files_of_any_bytes_stop_nothing(files: dict[str, bytes]) -> None:
         for day, raw in files.items():
             desk.file(day).write_bytes(raw)
         desk.act("2026-01-05", "2026-01-05", "2026-01-07")
-        assert desk.log.ahead() == []
+        assert desk.log.lines_ahead() == []
         assert [record["seq"] for record in desk.log.records()] == [1, 2, 3]
         assert {what for _, _, what in desk.faults()} <= {"not a line of the log"}
 
@@ -122,4 +124,4 @@ def test_a_ledger_put_back_is_told_exactly_what_it_lost(kept: int, lost: int) ->
         desk.act(*(DAYS[seq % 3] for seq in range(kept + lost)))
         gone = desk.ledger.chain[kept:]
         del desk.ledger.chain[kept:]
-        assert [found.line for found in desk.log.ahead()] == gone
+        assert [found.line for found in desk.log.lines_ahead()] == gone

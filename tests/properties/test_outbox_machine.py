@@ -21,7 +21,7 @@ from postroom.core.address import Address
 from postroom.core.errors import PostroomError
 from postroom.core.letter import Letter
 from postroom.core.records import Entry
-from postroom.desk.compose import settled
+from postroom.desk.compose import normalize_text
 from postroom.desk.notes import folder, text_of
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
@@ -303,7 +303,9 @@ class OutboxMachine(RuleBasedStateMachine):
             return
         for path in (self.office.vault / APPROVED).glob("*.md"):
             note = Note.parse(path.read_bytes())
-            if note.text("letter") == id and text_of(entry, note) == settled(entry.letter.text):
+            if note.text("letter") == id and text_of(entry, note) == normalize_text(
+                entry.letter.text
+            ):
                 self.say_yes(entry)
 
     def token(self) -> str:

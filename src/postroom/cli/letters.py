@@ -300,7 +300,7 @@ def edit_command(
     Opens $EDITOR on recipients, subject and text. The agent's version is kept; an HTML part is
     dropped when the text changes. `--yes` takes the digest of the letter before the change.
     """
-    from postroom.desk.compose import settled
+    from postroom.desk.compose import normalize_text
     from postroom.desk.notes import difference, form
 
     _check_digests((id,), digests)
@@ -308,7 +308,7 @@ def edit_command(
         entry = _find(desk, id)
         _refuse_event(entry, "edit")
         letter = _note_version(desk, entry) if from_note else _edited_version(desk, entry, file)
-        letter = replace(letter, text=settled(letter.text))
+        letter = replace(letter, text=normalize_text(letter.text))
         if letter == entry.letter:
             say("Nothing was changed.")
             return

@@ -29,7 +29,7 @@ from postroom.core.errors import (
 from postroom.core.records import DeskSettings, Entry, LetterState, NoteLocation
 from postroom.desk import note_actions as do
 from postroom.desk import plan as planning
-from postroom.desk.compose import Composer, settled
+from postroom.desk.compose import Composer, normalize_text
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_actions import Action
@@ -221,15 +221,15 @@ class VaultDisplay(NoteDisplay):
 
     def flush_log(self) -> None:
         """Bring the log files up to the ledger."""
-        self._log.project()
+        self._log.write_new_lines()
 
     def lines_ahead(self) -> list[ParsedLine]:
         """Return the lines of the log files that the ledger does not have."""
-        return self._log.ahead()
+        return self._log.lines_ahead()
 
     def write_pre_send_record(self, record: AuditLogEntry) -> None:
         """Write what a contract wants recorded before a letter is sent."""
-        self._log.before(record)
+        self._log.write_pre_send_record(record)
 
     # Steps of a reconcile
 
@@ -283,7 +283,7 @@ class VaultDisplay(NoteDisplay):
             id=id,
             state=entry.state,
             home=entry.home,
-            text=settled(entry.letter.text),
+            text=normalize_text(entry.letter.text),
             location=location.path,
             is_at_location=bool(location.path) and self._vault.stat(location.path) is not None,
             unfinished_write=unfinished[0] if unfinished else "",

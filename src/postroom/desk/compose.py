@@ -1,4 +1,4 @@
-"""Letters from what was asked for: who sends, which conversation is answered, under which id."""
+"""Makes letters: adds the sender, the conversation and the id to what was written."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """What somebody wants to send; `answers` is the id of the mail that it answers.
+    """The content of a new letter; `answers` is the id of the mail that it answers.
 
-    Where there is `html`, the text is made from it, and `text` does not count.
+    With `html`, the text is made from it and `text` is ignored.
     """
 
     to: tuple[Address, ...]
@@ -41,33 +41,35 @@ class Written(NamedTuple):
     reply_to: tuple[Address, ...] = ()
 
 
-NOBODY: Final = Address("nobody", "example.org")  # who would send is not asked for in a rehearsal
+NOBODY: Final = Address(
+    "nobody", "example.org"
+)  # stands for the sender, which a rehearsal does not look up
 
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Freezes letters; those that name no account are of the default one."""
+    """Makes letters of the account that is named, or of the default one."""
 
     mailboxes: Callable[[str], Mailbox]
     draw: Callable[[int], bytes]
     default: str
 
     def letter(self, written: Written) -> Letter:
-        """Return a new letter of what was written."""
+        """Return a new letter with this content."""
         account = written.account or self.default
         box, answers = self.mailboxes(account), written.answers
-        thread, message_id, references = _answered(box, answers) if answers else ("", "", ())
-        rehearsed = self.rehearsed(written)
+        thread, message_id, references = _reply_headers(box, answers) if answers else ("", "", ())
+        preview = self.preview(written)
         return replace(
-            rehearsed,
+            preview,
             sender=box.own_addresses()[0],
             thread=thread,
             in_reply_to=message_id,
             references=references,
         )
 
-    def rehearsed(self, written: Written) -> Letter:
-        """Return the letter as far as it can be told without its mailbox."""
+    def preview(self, written: Written) -> Letter:
+        """Return the letter as far as it can be made without its mailbox."""
         html, text, _ = reduce_html(written.html)
         return Letter(
             id=letter_id(self.draw(ID_BYTES)),
@@ -78,13 +80,13 @@ class Composer:
             bcc=written.bcc,
             reply_to=written.reply_to,
             subject=written.subject,
-            text=text if written.html else settled(written.text),
+            text=text if written.html else normalize_text(written.text),
             html=html,
             attachments=written.attachments,
         )
 
 
-def _answered(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
+def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     """Return the thread, the Message-ID and the references that an answer to this mail has."""
     message = box.message(id)
     mail = message.mail
@@ -96,11 +98,13 @@ def _answered(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     chain = mail.references or mail.in_reply_to[:1]
     references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
     # The beginning of a long conversation is what readers thread by.
-    kept = references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
-    return message.thread, mail.message_id, kept
+    shortened = (
+        references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
+    )
+    return message.thread, mail.message_id, shortened
 
 
-def settled(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text as it is frozen: plain newlines, nothing invisible, one newline at the end."""
     words = clean(text).text.strip("\n")
     return f"{words}\n" if words.strip() else ""

@@ -19,7 +19,7 @@ from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk.apply import NoteDisplay, VaultDisplay
 from postroom.desk.calls import LetterCalls
-from postroom.desk.compose import Composer, settled
+from postroom.desk.compose import Composer, normalize_text
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import difference
@@ -232,7 +232,7 @@ class Desk:
     def note_difference(self, entry: Entry) -> str:
         """Return how the note's text differs from the frozen letter, if a person edited it in place."""
         text = self.note_text(entry)
-        frozen = settled(entry.letter.text)
+        frozen = normalize_text(entry.letter.text)
         return "" if text is None or text == frozen else difference(frozen, text)
 
     # Verdicts
@@ -262,7 +262,9 @@ class Desk:
         self.trust.prove(proof)
         if not from_note:
             self.refuse_edited_note(self.ledger.letters.get(id))
-        entry = self.verdicts.edit(id, replace(letter, text=settled(letter.text)), was=was, by=by)
+        entry = self.verdicts.edit(
+            id, replace(letter, text=normalize_text(letter.text)), was=was, by=by
+        )
         self.sync_notes_and_log(entry, retext=True)
         return entry
 

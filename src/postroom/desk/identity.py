@@ -1,4 +1,4 @@
-"""Whose vault this is: one ledger on one machine may send from it, and a copy of either may not."""
+"""Ownership of a vault: one ledger on one machine may send from it; a copy of either may not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADOPT = "Run `postroom adopt` to send from here; the other machine then only re
 
 
 def refuse_strangers(vault: Path, ledger: Path) -> None:
-    """Refuse a vault and a ledger that have never met, before either is begun anew beside the other."""
+    """Refuse a vault and a ledger that do not belong together, before a new one is made beside the other."""
     if not ledger.exists() and read_mark(vault):
         raise _lost(vault)
     if ledger.exists() and not vault.is_dir():
@@ -44,7 +44,7 @@ def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable
                 remedy="Run `postroom adopt` to send from here. It makes open letters *unknown*: you say"
                 " of each whether it was sent (`postroom resolve`).",
             )
-        with ledger.write() as tx:  # of a version that did not keep it
+        with ledger.write() as tx:  # from a version that did not record it
             tx.save_settings(replace(tx.settings, state_inode=_inode(ledger)))
     if not read_mark(vault):
         write_mark(vault, settings.ledger_id)
@@ -57,8 +57,8 @@ def check(vault: Path, ledger: Ledger) -> None:
         raise _other(vault, ledger.path)
 
 
-def keep_room(ledger: Ledger, room: str, *, moved: bool) -> None:
-    """Refuse another folder than before for what is Postroom's, unless the person has moved it."""
+def check_room(ledger: Ledger, room: str, *, moved: bool) -> None:
+    """Refuse another `vault.room` than before, unless the person has moved the folders."""
     known = ledger.settings.room
     if known in ("", f"/{room}") or moved:
         if known != f"/{room}":

@@ -32,7 +32,7 @@ _FIRST_DAY = "1970-01-01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLogEntry:
-    """What is kept of a letter of the contract `gmail` before it is sent."""
+    """The pre-send record of a letter of the contract `gmail`."""
 
     event: str = "pre_send_audit"
     timestamp: str
@@ -53,27 +53,29 @@ class ActionLog:
     # Whether we wrote a line: anyone may have written into the files.
     trusted: Callable[[str], bool] = lambda _line: True
 
-    def project(self) -> None:
+    def write_new_lines(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
         mark, _, waiting = self.ledger.actions.backlog()
         if not waiting:
             return
         today = _day(waiting[-1][1])
-        sound = today <= mark.name and self._untouched(mark)
+        sound = today <= mark.name and self._is_unchanged(mark)
         if sound:
             newest = mark.name
         else:
-            shown = self._shown(mark.seq, dict(waiting))
-            waiting = [(seq, line) for seq, line in waiting if seq > shown]
+            written = self._last_written(mark.seq, dict(waiting))
+            waiting = [(seq, line) for seq, line in waiting if seq > written]
             # A file of a day to come counts if we wrote it, before the clock was set back.
             names = reversed(self._names())
-            newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
-            mark = mark._replace(seq=shown)
+            newest = next(
+                (name for name in names if name <= today or self._has_own_lines(name)), ""
+            )
+            mark = mark._replace(seq=written)
         if waiting:
             # A power cut must not leave a line in the file that the ledger has lost: that would
             # look like a restored backup.
             self.ledger.sync(waiting[-1][0])
-        for name, last, data in _sheets(waiting, newest):
+        for name, last, data in _batches(waiting, newest):
             torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
             if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
@@ -88,19 +90,20 @@ class ActionLog:
         with self.ledger.write(synced=False) as tx:
             tx.actions.save_position(position)
 
-    def before(self, entry: AuditLogEntry) -> None:
-        """Have it on the disk before a letter's provider hears of it, apart from the chain."""
+    def write_pre_send_record(self, entry: AuditLogEntry) -> None:
+        """Write a pre-send record to its own file, outside of the audit chain."""
         line = json.dumps(asdict(entry), ensure_ascii=False).encode()
         self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
-    def ahead(self) -> list[ParsedLine]:
-        """Return our lines past the ledger's head, which say that an old ledger was put back."""
+    def lines_ahead(self) -> list[ParsedLine]:
+        """Return this desk's lines past the ledger's head: if there are any, an older ledger was restored."""
         mark, head, _ = self.ledger.actions.backlog()
-        if mark.seq <= head and self._untouched(mark):
+        if mark.seq <= head and self._is_unchanged(mark):
             return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (
-            next(self._ours(sorted(b, key=_number, reverse=True)), None) for b in self._blocks()
+            next(self._own_lines(sorted(b, key=_number, reverse=True)), None)
+            for b in self._blocks()
         )
         last = next((top.seq for top in tops if top), 0)
         head = self.ledger.actions.head()
@@ -108,10 +111,10 @@ class ActionLog:
             return []
         past: dict[int, ParsedLine] = {}
         for name in reversed(self._names()):
-            ours = [found for found in self._found(name) if self._is_ours(found)]
+            own = [found for found in self._parsed(name) if self._is_own(found)]
             # Of lines with one number the first counts: it stood there when others were added.
-            past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
-            if ours and ours[0].seq <= head:
+            past.update((found.seq, found) for found in reversed(own) if found.seq > head)
+            if own and own[0].seq <= head:
                 break
         head = self.ledger.actions.head()
         return [past[seq] for seq in sorted(past) if seq > head]
@@ -150,7 +153,7 @@ class ActionLog:
             # A line never stands in a file of an earlier day than its own.
             if name[: min(10, len(since))] < since[:10]:
                 continue
-            for found in self._found(name):
+            for found in self._parsed(name):
                 at = found.timestamp
                 if at[: len(since)] < since or (until and at[: len(until)] > until):
                     continue
@@ -159,17 +162,17 @@ class ActionLog:
                 ):
                     yield found.record
 
-    def _untouched(self, mark: LogPosition) -> bool:
+    def _is_unchanged(self, mark: LogPosition) -> bool:
         """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
         if not mark.name or self.files.changed(FOLDER) != mark.changed:
             return False
         file = self.files.stat(f"{FOLDER}/{mark.name}")
         return file is not None and file.size == mark.size
 
-    def _shown(self, projected: int, waiting: dict[int, str]) -> int:
+    def _last_written(self, projected: int, waiting: dict[int, str]) -> int:
         """Return the last number that the files show: after a crash they are ahead of the mark."""
         for block in self._blocks():
-            for found in self._ours(reversed(block)):
+            for found in self._own_lines(reversed(block)):
                 # A line that is not the ledger's own must not keep the ledger's from being written.
                 if found.seq <= projected or waiting.get(found.seq) == found.line:
                     return max(projected, found.seq)
@@ -185,14 +188,14 @@ class ActionLog:
                 if whole:
                     break
 
-    def _ours(self, lines: Iterable[bytes]) -> Iterator[ParsedLine]:
+    def _own_lines(self, lines: Iterable[bytes]) -> Iterator[ParsedLine]:
         found = (audit.read(_text(line)) for line in lines)
-        return (each for each in found if each and self._is_ours(each))
+        return (each for each in found if each and self._is_own(each))
 
-    def _holds_ours(self, name: str) -> bool:
-        return any(self._ours(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
+    def _has_own_lines(self, name: str) -> bool:
+        return any(self._own_lines(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
 
-    def _is_ours(self, found: ParsedLine) -> bool:
+    def _is_own(self, found: ParsedLine) -> bool:
         return found.desk == self.desk and self.trusted(found.line)
 
     def _names(self) -> list[str]:
@@ -211,7 +214,7 @@ class ActionLog:
         if len(data) >= MAX_FILE:
             raise Corrupt(f"larger than {MAX_FILE // 1_000_000} MB, of which only the end was read")
 
-    def _found(self, name: str) -> Iterator[ParsedLine]:
+    def _parsed(self, name: str) -> Iterator[ParsedLine]:
         try:
             yield from filter(None, map(audit.read, self._lines(name)))
         except PostroomError:
@@ -234,16 +237,16 @@ def _day(line: str) -> str:
     return f"{found.timestamp[:10] if found else _FIRST_DAY}.json"
 
 
-def _sheets(waiting: list[tuple[int, str]], newest: str) -> Iterator[tuple[str, int, bytes]]:
+def _batches(waiting: list[tuple[int, str]], newest: str) -> Iterator[tuple[str, int, bytes]]:
     """Yield what is to be appended: the file, the number of the last line, the bytes."""
     name, last, data = newest, 0, b""
     for seq, line in waiting:
         # Never an earlier file than the newest, so that the order stands when a clock is set back.
-        its = max(name, _day(line))
-        if data and (its != name or len(data) > BATCH):
+        file = max(name, _day(line))
+        if data and (file != name or len(data) > BATCH):
             yield name, last, data
             data = b""
-        name, last = its, seq
+        name, last = file, seq
         data += line.encode("utf-8", "replace") + b"\n"
     if data:
         yield name, last, data

@@ -22,7 +22,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.core.text import duration
-from postroom.desk.compose import settled
+from postroom.desk.compose import normalize_text
 from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.plan import FOLDERS
 from postroom.desk.proposals import AUTHORS
@@ -62,9 +62,9 @@ def folder(entry: Entry) -> str:
 def text_of(entry: Entry, note: Note) -> str | None:
     """Return the letter's text as the note has it; None if it cannot be read."""
     if entry.form == "draft":
-        return settled(note.body)
+        return normalize_text(note.body)
     texts = [text for title, text in fenced_sections(note.body) if title == "Letter"]
-    return settled(texts[0]) if len(texts) == 1 and texts[0] is not None else None
+    return normalize_text(texts[0]) if len(texts) == 1 and texts[0] is not None else None
 
 
 def difference(before: str, after: str) -> str:
@@ -188,14 +188,14 @@ class LetterSource:
 
     def _update_draft(self, note: Note, written: dict[str, str]) -> Note:
         """A person's draft keeps its form. What they typed meanwhile stays: it is not approved before they agree."""
-        text, new = settled(note.body), self.entry.letter.text
+        text, new = normalize_text(note.body), self.entry.letter.text
         is_as_written = written.get("") == _hash(text) and text != new
         fields = self.fields(note) | {"notice": inert(self.notice[:MAX_FIELD]) or None}
         return note.set(fields, f"\n{new}" if is_as_written else None)
 
     def _rewrite_draft(self, note: Note, written: dict[str, str]) -> Note:
         """An agent's draft gets sections: until now its body was the text, which Obsidian renders."""
-        parts, text = dict(self._sections()), settled(note.body)
+        parts, text = dict(self._sections()), normalize_text(note.body)
         if not self.retext and written[""] != _hash(text):
             parts["Letter"] = _fence(text)
         fields = self.fields(note)

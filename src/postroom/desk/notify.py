@@ -1,4 +1,4 @@
-"""A person is told that a letter waits: by the desktop, or by a command of theirs."""
+"""Notifies the person of a waiting letter: on the desktop, or by a command of their own."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _APPLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
-    """Tells in the background; what fails there is nobody's error."""
+    """Runs in the background; a failed notification is no error of the call."""
 
     desktop: bool
     command: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def __call__(self, entry: Entry, page: str = "") -> None:
-        """Tell of one letter: to whom, about what, from which agent, on which page; never what it says."""
+        """Notify of one letter: recipients, subject, agent and page; never its text."""
         people = [address.spec for address in entry.letter.envelope]
         about = subject(entry.letter.subject) or "(no subject)"
         title = f"A letter of {entry.agent} waits"
         if self.command:
-            # Whose command it is knows the person; the addresses are theirs to see.
-            told = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
-            _run(self.command, json.dumps(told | ({"page": page} if page else {})))
+            # It is the person's own command: it may see the addresses.
+            message = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
+            _run(self.command, json.dumps(message | ({"page": page} if page else {})))
         elif self.desktop:
             text = "\n".join(filter(None, [f"{addresses(people)}: {about}", page]))
-            if shown := self._shown(title, text):
-                _run(shown, "")
+            if command := self._desktop_command(title, text):
+                _run(command, "")
 
-    def _shown(self, title: str, text: str) -> list[str]:
+    def _desktop_command(self, title: str, text: str) -> list[str]:
         if sys.platform == "darwin":
             script = [part for line in _APPLE for part in ("-e", line)]
             return ["/usr/bin/osascript", *script, title, text]
@@ -56,11 +56,11 @@ class Notifier:
         return [program, "--app-name=Postroom", "--", *plain] if seat and program else []
 
 
-def _run(command: Sequence[str], told: str) -> None:
+def _run(command: Sequence[str], message: str) -> None:
     def run() -> None:
         try:
             subprocess.run(  # noqa: S603 - the person's own command, without a shell
-                command, input=told.encode(), capture_output=True, timeout=PATIENCE, check=False
+                command, input=message.encode(), capture_output=True, timeout=PATIENCE, check=False
             )
         except (OSError, subprocess.SubprocessError):
             return

@@ -17,7 +17,7 @@ from postroom.core.policy import DAY, Rules, has_expired
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
-from postroom.desk.compose import settled
+from postroom.desk.compose import normalize_text
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.trust import folders_decide
 from postroom.store.ledger import Ledger, Transaction
@@ -84,7 +84,9 @@ class Proposals:
         if len(proposal.key) > MAX_KEY or not proposal.key.isprintable():
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
         check_name(call)
-        letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
+        letter = replace(
+            letter, text=normalize_text(letter.text)
+        )  # what a person sees is what it says
         refuse_other_html(letter)
         policy.admit(letter, self.rules, self.assessor.own(letter.account))
         with self.ledger.write() as tx:

@@ -73,7 +73,7 @@ def refused(text: str, entry: Entry) -> Reply:
 def rehearse(context: ToolContext, written: Written) -> Letter:
     """Return the letter that would be proposed, and leave the line of the call; nothing is entered."""
     composer = context.desk.composer
-    letter = composer.letter(written) if written.answers else composer.rehearsed(written)
+    letter = composer.letter(written) if written.answers else composer.preview(written)
     context.desk.calls.rehearse(context.call, letter)
     return letter
 

@@ -20,7 +20,7 @@ from postroom.core.letter import Letter
 from postroom.core.message import Message
 from postroom.core.records import DAY, Entry
 from postroom.core.stamp import elapsed
-from postroom.desk.compose import settled
+from postroom.desk.compose import normalize_text
 from postroom.web import views
 from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
 from postroom.web.views import HistoryQuery, Notice, PageFrame, QueueView, letter_changes
@@ -237,7 +237,7 @@ class Handlers:
     def decide(self, request: PageRequest) -> Response:
         """Carry out the event that the address names: reject, revise, undo, reopen or resolve."""
         event, form, session = request.action, request.form, request.session
-        reason, sent = settled(form.get("reason", "")).strip(), form.get("sent", "")
+        reason, sent = normalize_text(form.get("reason", "")).strip(), form.get("sent", "")
         if event == "revise" and not reason:
             raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
         if event == "resolve" and sent not in {"yes", "no"}:
@@ -416,5 +416,5 @@ def _typed_addresses(text: str) -> tuple[Address, ...]:
 def _typed_letter(letter: Letter, form: Form) -> Letter:
     """Return the letter with the fields that a person typed."""
     to, cc, bcc = (_typed_addresses(form.get(name, "")) for name in ("to", "cc", "bcc"))
-    subject, text = form.get("subject", ""), settled(form.get("text", ""))
+    subject, text = form.get("subject", ""), normalize_text(form.get("text", ""))
     return replace(letter, to=to, cc=cc, bcc=bcc, subject=subject, text=text)

@@ -93,7 +93,7 @@ def open_desk(
     stack.callback(ledger.close)
     if not adopts:
         identity.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
-    identity.keep_room(ledger, config.vault.room, moved=moved)
+    identity.check_room(ledger, config.vault.room, moved=moved)
     vault = Vault(config.vault.path, *filter(None, [config.vault.room]))
     stack.callback(vault.close)
     opened: dict[str, Mailbox] = {}
@@ -227,9 +227,9 @@ def adopt(config: Config) -> str:
         # The letters first: once they are unknown, an interrupted adoption sends nothing.
         with locked(state / "desk.lock"):
             desk.upkeep.reconcile_with_newer_log(
-                former.ahead(), "this ledger came from another desk"
+                former.lines_ahead(), "this ledger came from another desk"
             )
-            former.project()
+            former.write_new_lines()
         mark_unknown_drafts(desk.vault, ledger)
         identity.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.recorder.write(Call(ADOPTION, "", "person"))

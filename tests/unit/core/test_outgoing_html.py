@@ -20,7 +20,7 @@ from postroom.core.outgoing_html import (
     reduce_html,
 )
 from postroom.core.text import words
-from postroom.desk.compose import settled
+from postroom.desk.compose import normalize_text
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -203,7 +203,7 @@ def test_what_was_built_here_comes_back_unchanged_and_another_sanitizer_agrees(p
         assert why.message.startswith("The HTML is refused: ")
         return
     assert reduce_html(reduced.html)[:2] == reduced[:2]
-    assert reduced.text == settled(reduced.text)
+    assert reduced.text == normalize_text(reduced.text)
     assert plain_words(reduced) == words(reduced.words)
     left = nh3.clean(
         reduced.html, tags=set(TAGS), attributes={"a": {"href"}}, link_rel=None,

@@ -96,7 +96,7 @@ class Desk:
     def act(self, *days: str, **fields: dict[str, str] | str) -> None:
         for day in days or ("2026-01-05",):
             self.ledger.act(day, **fields)
-            self.log.project()
+            self.log.write_new_lines()
 
     def file(self, day: str = "2026-01-05") -> Path:
         return self.root / FOLDER / f"{day}.json"
@@ -126,7 +126,7 @@ def neighbour(tmp_path: Path) -> Iterator[Desk]:
 
 def test_each_action_stands_once_in_the_file_of_its_day(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-05", "2026-01-06")
-    desk.log.project()
+    desk.log.write_new_lines()
     assert desk.shown("2026-01-05") == desk.ledger.chain[:2]
     assert desk.shown("2026-01-06") == desk.ledger.chain[2:]
     assert desk.ledger.marked.seq == 3
@@ -137,7 +137,7 @@ def test_each_action_stands_once_in_the_file_of_its_day(desk: Desk) -> None:
 def test_actions_of_several_days_at_once_go_to_their_files(desk: Desk) -> None:
     for day in ("2026-01-05", "2026-01-05", "2026-01-07"):
         desk.ledger.act(day)
-    desk.log.project()
+    desk.log.write_new_lines()
     assert (len(desk.shown("2026-01-05")), len(desk.shown("2026-01-07"))) == (2, 1)
     assert desk.faults() == []
 
@@ -152,7 +152,7 @@ def test_a_clock_that_jumps_back_a_day_keeps_the_order(desk: Desk) -> None:
 def test_a_long_backlog_is_written_in_batches_each_remembered(desk: Desk) -> None:
     for _ in range(500):
         desk.ledger.act()
-    desk.log.project()
+    desk.log.write_new_lines()
     assert desk.shown() == desk.ledger.chain
     assert desk.faults() == []
 
@@ -160,9 +160,9 @@ def test_a_long_backlog_is_written_in_batches_each_remembered(desk: Desk) -> Non
 def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk: Desk) -> None:
     for _ in range(500):
         desk.ledger.act()
-    desk.log.project()
+    desk.log.write_new_lines()
     desk.ledger.marked = LogPosition(0)
-    desk.log.project()
+    desk.log.write_new_lines()
     desk.act()
     assert desk.shown() == desk.ledger.chain
     assert desk.ledger.marked.seq == 501
@@ -182,7 +182,7 @@ def test_a_line_torn_from_its_line_end_is_not_repeated(desk: Desk) -> None:
     line = desk.ledger.act()
     with desk.file().open("a") as file:
         file.write(line)
-    desk.log.project()
+    desk.log.write_new_lines()
     desk.act()
     assert desk.shown() == desk.ledger.chain
 
@@ -212,7 +212,7 @@ def test_an_editor_that_drops_the_last_line_end_does_no_harm(desk: Desk) -> None
 def test_what_was_deleted_is_not_written_again(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-06", "2026-01-07")
     desk.file("2026-01-07").unlink()
-    desk.log.project()
+    desk.log.write_new_lines()
     assert not desk.file("2026-01-07").exists()
     desk.act("2026-01-07")
     assert len(desk.shown("2026-01-07")) == 1
@@ -254,7 +254,7 @@ def test_two_desks_write_to_one_file_and_neither_is_disturbed(desk: Desk, neighb
     assert len(desk.shown()) == 6
     foreign = "written by another desk"
     assert desk.faults() == [("2026-01-05", 3, foreign), ("2026-01-05", 5, foreign)]
-    assert desk.log.ahead() == neighbour.log.ahead() == []
+    assert desk.log.lines_ahead() == neighbour.log.lines_ahead() == []
 
 
 def test_our_last_line_is_found_before_thousands_of_anothers(desk: Desk, neighbour: Desk) -> None:
@@ -262,12 +262,12 @@ def test_our_last_line_is_found_before_thousands_of_anothers(desk: Desk, neighbo
     for day in ("2026-01-05", "2026-01-06"):
         for _ in range(500):
             neighbour.ledger.act(day)
-    neighbour.log.project()
+    neighbour.log.write_new_lines()
     desk.ledger.marked = LogPosition(0)
-    desk.log.project()
+    desk.log.write_new_lines()
     assert desk.ledger.marked.seq == 2
     del desk.ledger.chain[1:]
-    assert [found.seq for found in desk.log.ahead()] == [2]
+    assert [found.seq for found in desk.log.lines_ahead()] == [2]
 
 
 # A ledger that was put back
@@ -277,10 +277,10 @@ def test_lines_past_the_ledgers_head_are_told_with_their_letters(desk: Desk) -> 
     desk.act()
     desk.act("2026-01-05", letter="aaaaaaaaaa", state="approved")
     desk.act("2026-01-06", letter="aaaaaaaaaa", state="sent")
-    assert desk.log.ahead() == []
+    assert desk.log.lines_ahead() == []
     lost = desk.ledger.chain[1:]
     del desk.ledger.chain[1:]
-    found = desk.log.ahead()
+    found = desk.log.lines_ahead()
     assert [(each.seq, each.letter, each.state) for each in found] == [
         (2, "aaaaaaaaaa", "approved"),
         (3, "aaaaaaaaaa", "sent"),
@@ -295,28 +295,28 @@ def test_all_lines_past_the_head_are_found_each_once_however_many(desk: Desk) ->
     for day in ("2026-01-05", "2026-01-06", "2026-01-07"):
         for _ in range(300):
             desk.ledger.act(day)
-    desk.log.project()
+    desk.log.write_new_lines()
     with desk.file("2026-01-07").open("a") as file:
         file.write(desk.ledger.chain[-1].replace("success", "error") + "\n")
     whole = desk.ledger.chain[:]
     del desk.ledger.chain[100:]
-    assert [found.line for found in desk.log.ahead()] == whole[100:]
+    assert [found.line for found in desk.log.lines_ahead()] == whole[100:]
 
 
 def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk: Desk) -> None:
     for _ in range(400):
         desk.ledger.act()
-    desk.log.project()
+    desk.log.write_new_lines()
     desk.ledger.marked = LogPosition(5)
     desk.act()
     assert desk.shown() == desk.ledger.chain
-    assert desk.log.ahead() == []
+    assert desk.log.lines_ahead() == []
 
 
 def test_a_new_ledger_beside_an_old_log_is_told(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-06")
     desk.ledger.chain.clear()
-    assert [found.seq for found in desk.log.ahead()] == [1, 2]
+    assert [found.seq for found in desk.log.lines_ahead()] == [1, 2]
 
 
 def test_a_line_that_is_written_while_we_look_is_not_taken_for_a_lost_one(desk: Desk) -> None:
@@ -329,14 +329,14 @@ def test_a_line_that_is_written_while_we_look_is_not_taken_for_a_lost_one(desk: 
 
     with closing(Busy(desk.root)) as vault:
         busy = ActionLog(vault, desk.ledger, desk=DESK)
-        assert busy.ahead() == []
+        assert busy.lines_ahead() == []
         assert busy.verify() == []
 
 
 def test_without_files_nothing_is_ahead(desk: Desk) -> None:
-    assert desk.log.ahead() == []
+    assert desk.log.lines_ahead() == []
     assert desk.faults() == []
-    desk.log.project()
+    desk.log.write_new_lines()
     assert not (desk.root / FOLDER).exists()
 
 
@@ -392,7 +392,7 @@ def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk: Desk) -> Non
     desk.act()
     with desk.file().open("ab") as file:
         file.write(b"{" * (log.LONGER[-1] + 5))
-    assert desk.log.ahead() == []
+    assert desk.log.lines_ahead() == []
     desk.act()
     assert desk.faults() == [("2026-01-05", 2, "not a line of the log")]
 
@@ -420,7 +420,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(
         said = [(fault.file[:10], fault.what) for fault in failing.verify()]
         assert said == [*found, (broken, "not read: Input/output error")]
         assert len(list(failing.records())) == 1
-        assert failing.ahead() == []
+        assert failing.lines_ahead() == []
 
 
 def test_of_a_file_beyond_all_bounds_the_end_is_read_and_that_is_said(desk: Desk) -> None:
@@ -445,7 +445,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(desk: Desk) -> None:
     assert desk.shown() == desk.ledger.chain
     desk.ledger.act("2026-01-06")
     with pytest.raises(Denied):
-        desk.log.project()
+        desk.log.write_new_lines()
     assert secret.read_text() == "kept"
     assert desk.ledger.marked.seq == 2
 
@@ -494,5 +494,5 @@ def test_a_torn_line_is_mended_in_whichever_file_comes_next(desk: Desk) -> None:
     desk.ledger.act("2026-01-06")
     desk.file("2026-01-06").write_bytes(desk.ledger.chain[-1].encode()[:100])  # killed meanwhile
     desk.ledger.act("2026-01-05")  # and the clock set back
-    desk.log.project()
+    desk.log.write_new_lines()
     assert desk.faults() == []
