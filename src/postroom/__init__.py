@@ -10,12 +10,14 @@ guards that::
     tools      what agents see: tables of tools, answers, and the servers that speak MCP: on stdio our own
                (wire), over HTTP the SDK's (serve)
     web        what a person sees in the browser: the queue, the letter, the door
-    orchestrator  new mail into the vault, triage, what was approved out of it: watcher, triage, model, run
+    orchestrator  `postroom run`: watcher, triage (rules or a model), drafting, the dashboard, and the loop (run);
+               it reads through MCP servers (client, servers)
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
-    services   what agents do besides letters: correspondence; office opens each service at its first use
-    desk       letters: proposals, verdicts, dispatch, proofs, notes (plan, apply), limits, log; one queue. What agents
-               do with mail beside sending it: mailroom, reading; with notes: notebook, moves
+    services   what is done besides letters: mailbox (reading and filing mail), notebook, correspondence (between
+               agents), inbox and mail_notes (mail that came in), overview; services opens each at its first use
+    desk       letters: proposals, verdicts, dispatch, proofs, notes (plan, apply), limits, log; one queue.
+               exposure: which mail showed what to an agent
     vault      notes: frontmatter that survives, confined paths, the table of folders and who may do
                what there, links, and the search index with its keeper
     agents     letters between agents: the original's files, who is who, tmux, the mailman
