@@ -176,7 +176,7 @@ def test_a_second_orchestrator_says_so_and_ends(run: Person) -> None:
     with started(run) as first:
         second = run.run("run", "--once")
         assert second.code == 7
-        assert "Another orchestrator works on the vault" in second.err
+        assert "Another orchestrator works at this desk already" in second.err
         assert run.run("status", "--json").json["running"] is True
         first.send_signal(signal.SIGTERM)
         assert first.wait(timeout=30) == 0
