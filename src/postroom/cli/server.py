@@ -74,7 +74,7 @@ class ConfiguredDesk:
     def tokens(self) -> dict[str, str]:
         """Return the tokens that HTTP clients may sign in with, and the agent of each."""
         from postroom.wiring import state_folder
-        from postroom.wiring.tokens import read_tokens
+        from postroom.wiring.files import read_tokens
 
         state = state_folder(self.config(), make=False)
         return {} if state is None else read_tokens(state)

@@ -60,11 +60,10 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
     """
     from postroom.core.lookalike import check_agent_name
     from postroom.wiring.desk import find_desk
-    from postroom.wiring.tokens import make_token, token_file
 
     if agent:
         check_agent_name(agent)
-    token_file(Path(), agent)  # refuses a name that no token can have
+    files.token_file(Path(), agent)  # refuses a name that no token can have
     new_file = _use_vault(vault.expanduser().absolute()) if vault is not None else None
     config = _with_room(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
@@ -81,7 +80,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
             "desk": desk.id,
             "state": str(state),
             "made": made,
-            "token": str(make_token(state, agent)),
+            "token": str(files.make_token(state, agent)),
         }
     if new_file is not None and not new_file.exists():
         _write_settings(new_file, config.vault.path)

@@ -40,13 +40,23 @@ def load(
     environ: Mapping[str, str], cwd: Path, home: Path, *, platform: str = sys.platform
 ) -> Config:
     """Return the settings that hold in this environment and folder; raise what is wrong, by name."""
-    environment = _read_environment(environ, Origin(None, cwd, home))
+    origin = Origin(None, cwd, home)
+    environment = {
+        row.key: Value(_parse(row, row.variable, environ[row.variable], origin), row.variable)
+        for row in settings.SETTINGS
+        if row.variable and environ.get(row.variable)
+    }
     usual_file = user_file({**environ, "POSTROOM_CONFIG": ""}, home, platform=platform)
     named = environment.pop("", None)
     own = named.value if named else usual_file
     document = _read_file(own, required=named is not None)
     person = _read_layer(document, Origin(own, own.parent, home))
-    defaults = {row.key: _default(row, cwd) for row in _ROWS.values()}
+    defaults = {
+        row.key: Value(
+            cwd / row.default if isinstance(row.default, Path) else row.default, "default"
+        )
+        for row in _ROWS.values()
+    }
     project = _read_project_files(cwd, home, (own, usual_file), defaults | person)
     values = defaults | person | project | environment
 
@@ -175,19 +185,6 @@ def _read_file(file: Path, *, required: bool = False) -> dict[str, Any]:
 
 
 # Parsing
-
-
-def _default(row: Setting, cwd: Path) -> Value:
-    default = cwd / row.default if isinstance(row.default, Path) else row.default
-    return Value(default, "default")
-
-
-def _read_environment(environ: Mapping[str, str], origin: Origin) -> dict[str, Value]:
-    return {
-        row.key: Value(_parse(row, row.variable, environ[row.variable], origin), row.variable)
-        for row in settings.SETTINGS
-        if row.variable and environ.get(row.variable)
-    }
 
 
 def _read_layer(document: Mapping[str, object], origin: Origin) -> dict[str, Value]:
