@@ -6,14 +6,15 @@ until a person has stamped it.
 The rooms, from the door inwards. A line imports only from lines below it, and import-linter
 guards that::
 
-    cli        the terminal: one file a noun, no rules
+    cli        the terminal: the commands (main has their table), what they share (command), layout (printing);
+               no rules
     tools      what agents see: tables of tools, answers, and the servers that speak MCP: on stdio our own
                (wire), over HTTP the SDK's (serve)
     web        what a person sees in the browser: the queue, the letter, the door
     orchestrator  `postroom run`: watcher, triage (rules or a model), drafting, the dashboard, and the loop (run);
                it reads through MCP servers (client, servers)
-    wiring     which concrete provider serves which account; the only place that names one
-    sample     a made-up mailbox for the demo
+    wiring     opens the desk and the mailboxes of these settings; the only place that names a provider
+    sample     a made-up mailbox and the script of the demo
     services   what is done besides letters: mailbox (reading and filing mail), notebook, correspondence (between
                agents), inbox and mail_notes (mail that came in), overview; services opens each at its first use
     desk       letters: proposals, verdicts, dispatch, proofs, notes (plan, apply), limits, log; one queue.
@@ -26,7 +27,7 @@ guards that::
                of findings are data files beside them
     store      what survives crashes and several processes: the ledger (one noun a class, SQL for any engine),
                SQLite, atomic files, locks, tokens, desk ids
-    config     postroom.toml and the environment, parsed into frozen values
+    config     postroom.toml and the environment: one row a setting, parsed into frozen values
     core       pure values and rules, no I/O: errors, text, address, message, query, letter, life, policy, audit,
                records (what the store returns), card, outgoing_html, lookalike, handbook
 
