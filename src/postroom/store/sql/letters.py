@@ -163,7 +163,7 @@ class LetterStore(LetterReader):
             )  # fmt: skip
         if not isinstance(entry.state, life.Rehearsal):
             self._session.run("INSERT INTO note (letter) VALUES (?)", [entry.id])
-        self._add_history(entry)
+        self._add_history(entry, str(columns["detail"]))
         return entry
 
     @staticmethod
@@ -208,16 +208,16 @@ class LetterStore(LetterReader):
         sql = f"UPDATE letter SET {names} WHERE id = ? AND version = ?"
         if not self._session.run(sql, [*columns.values(), entry.id, entry.version]):
             raise life.refuse(entry.id, self.get(entry.id).state, "changed by two at once")
-        self._add_history(new)
+        self._add_history(new, str(columns["detail"]))
         return new
 
-    def _add_history(self, entry: Entry) -> None:
+    def _add_history(self, entry: Entry, detail: str) -> None:
         verdict = entry.state.verdict if isinstance(entry.state, life.Approved) else None
         self._session.run(
             "INSERT INTO history (letter, version, state, detail, decided_at, slip)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             [
-                entry.id, entry.version, entry.kind, life.dump(entry.state),
+                entry.id, entry.version, entry.kind, detail,
                 rows.decided_at(entry.state), verdict.slip if verdict else "",
             ],
         )  # fmt: skip
