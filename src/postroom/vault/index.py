@@ -66,7 +66,7 @@ RACY: Final = 20_000_000  # nanoseconds within which two changes may share one t
 _TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
 
 
-class Document(NamedTuple):
+class IndexEntry(NamedTuple):
     """A note as the index takes it."""
 
     columns: tuple[str, ...]
@@ -89,13 +89,13 @@ class HitPage(NamedTuple):
     total: int
 
 
-def document(path: str, raw: bytes) -> Document:
+def document(path: str, raw: bytes) -> IndexEntry:
     """Return what is indexed of a note; of one that does not parse, its text."""
     try:
         note = Note.parse(raw)
     except Corrupt as why:
         text = raw.decode(errors="replace")[:MAX_TEXT]
-        return Document(_columns(path, body=text), frozenset(), frozenset(), why.message)
+        return IndexEntry(_columns(path, body=text), frozenset(), frozenset(), why.message)
     body = note.body[:MAX_TEXT]
     linked = mentions(note.source[:MAX_TEXT], frontmatter=note.head)
     fields = dict(_flat(note.fields))
@@ -116,7 +116,7 @@ def document(path: str, raw: bytes) -> Document:
     pairs += [(name, up) for name, text in pairs if name in TAGS for up in _above(text)]
     filters = ((nfc(name), nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
     names = (key(stem(target)) for target in linked)
-    return Document(columns, frozenset(filters), frozenset(names))
+    return IndexEntry(columns, frozenset(filters), frozenset(names))
 
 
 def _columns(path: str, *titles: str, **texts: str) -> tuple[str, ...]:
@@ -327,7 +327,7 @@ def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
     for path in dict.fromkeys(paths):
         folder, _, name = path.rpartition("/")
         kind, file = _kind(name), None
-        entry = Document(_columns(path), frozenset(), frozenset())
+        entry = IndexEntry(_columns(path), frozenset(), frozenset())
         if kind == IS_NOTE:
             try:
                 raw, file = vault.read(path)
