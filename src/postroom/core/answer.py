@@ -44,9 +44,9 @@ def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> R
 
 def answered(messages: Sequence[Message]) -> Message:
     """Return the mail of a conversation that an answer is to: the newest that came in."""
-    came_in = [message for message in messages if not message.labels & _PASSED_OVER]
+    incoming = [message for message in messages if not message.labels & _PASSED_OVER]
     written = [message for message in messages if DRAFT not in message.labels]
-    return (came_in or written or list(messages))[-1]
+    return (incoming or written or list(messages))[-1]
 
 
 def answer_subject(subject: str) -> str:

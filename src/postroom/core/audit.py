@@ -274,15 +274,15 @@ def verify(
             continue
         else:
             # What the ledger has is ours, though the desk had another id then.
-            whose = desk if true == found.digest else found.desk
-            if whose not in walks:
+            owner = desk if true == found.digest else found.desk
+            if owner not in walks:
                 before = GENESIS if found.seq == 1 else found.previous
-                walks[whose] = _Walk(found.seq - 1, before, place)
-            if whose != desk:
+                walks[owner] = _Walk(found.seq - 1, before, place)
+            if owner != desk:
                 foreign.append(place)
             elif true == found.digest and (found.seq == 1 or found.action_type == ADOPTION):
                 foreign.clear()
-            fault = walks[whose].step(found, true if whose == desk else None, place)
+            fault = walks[owner].step(found, true if owner == desk else None, place)
         if fault and len(faults) < MAX_FAULTS:
             faults.append(fault)
         elif fault:

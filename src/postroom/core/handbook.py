@@ -43,7 +43,7 @@ class MailFacts:
     list_id: str = ""
     automatic: bool = False
     own: bool = False  # it comes from an address of the account itself
-    said: tuple[str, ...] | list[str] = field(default=(), repr=False)  # its words, folded
+    words: tuple[str, ...] | list[str] = field(default=(), repr=False)  # its words, folded
 
 
 class Case(NamedTuple):
@@ -121,13 +121,13 @@ def _address(rule: str, addresses: Iterable[str]) -> bool:
     return any(domain == wanted or domain.endswith(f".{wanted}") for domain in domains)
 
 
-def _phrase(rule: str, said: Sequence[str]) -> bool:
+def _phrase(rule: str, text_words: Sequence[str]) -> bool:
     """Whether the words of a rule stand in a text, in this order and side by side."""
     wanted = words(rule)
     size = len(wanted)
     return any(
-        said[at : at + size] == wanted
-        for at, word in enumerate(said[: len(said) - size + 1])
+        text_words[at : at + size] == wanted
+        for at, word in enumerate(text_words[: len(text_words) - size + 1])
         if word == wanted[0]
     )
 
@@ -137,7 +137,7 @@ _ABOUT: Final[dict[str, tuple[bool, Callable[[str, MailFacts], bool]]]] = {
     "from": (True, lambda value, facts: _address(value, (facts.sender,))),
     "to": (True, lambda value, facts: _address(value, facts.recipients)),
     "subject": (True, lambda value, facts: _phrase(value, words(facts.subject))),
-    "text": (True, lambda value, facts: _phrase(value, facts.said)),
+    "text": (True, lambda value, facts: _phrase(value, facts.words)),
     "label": (True, lambda value, facts: label_key(value) in map(label_key, facts.labels)),
     "list": (False, lambda value, facts: value.casefold().strip("<>") == facts.list_id),
     "automatic": (False, lambda _value, _facts: False),
@@ -208,12 +208,12 @@ def _rule(number: int, text: str) -> Rule:
     if chosen is None:
         known = ", ".join(DECISIONS)
         raise _wrong(number, f"{decision[:40]!r} is no decision; those are {known}")
-    said = words_after.strip()
-    if said and chosen not in (*DRAFTS, "delegate"):
+    argument = words_after.strip()
+    if argument and chosen not in (*DRAFTS, "delegate"):
         raise _wrong(number, f"{chosen} takes no text, only {', '.join((*DRAFTS, 'delegate'))} do")
-    if len(said) > MAX_TEXT:
+    if len(argument) > MAX_TEXT:
         raise _wrong(number, f"the text is longer than {MAX_TEXT:,} characters")
-    return Rule(conditions, Judgement(chosen, said), number, f"- {text}")
+    return Rule(conditions, Judgement(chosen, argument), number, f"- {text}")
 
 
 def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:

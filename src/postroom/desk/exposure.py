@@ -123,8 +123,9 @@ class ExposureLog:
         with suppress(PostroomError):
             for mail in _thread(self.mailboxes(letter.account), letter) or ():
                 if mail.message_id == letter.in_reply_to:
-                    whom = mail.reply_to or (mail.sender,)
-                    return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
+                    parties = mail.reply_to or (mail.sender,)
+                    first = parties[0]
+                    return first.address.casefold() if first and len(parties) == 1 else ""
         return ""
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:

@@ -60,12 +60,12 @@ class Slip(NamedTuple):
         """
         wanted = "email_reply" if letter.in_reply_to else "email_send"
         keys = [address.key for address in letter.envelope]
-        whom = self.to.casefold() or (answered if self.thread else "")
+        recipient = self.to.casefold() or (answered if self.thread else "")
         return (
             self.type == wanted
             and self.status == "approved"
-            and bool(whom)
-            and keys == [whom]
+            and bool(recipient)
+            and keys == [recipient]
             and not letter.attachments
             and (not self.subject or self.subject.casefold() == one_line(letter.subject).casefold())
             and (not self.thread or self.thread == letter.thread)
@@ -98,7 +98,7 @@ class UnownedNotes:
         self._notes, self._sync, self._proposals = notes, notes.sync, proposals
         self._composer, self._exposure, self._report = composer, exposure, report
         self._ledger, self._clock = proposals.ledger, proposals.clock
-        self.full: set[str] = set()  # agents of whom no more drafts are taken now
+        self.full: set[str] = set()  # agents of recipient no more drafts are taken now
 
     # Facts
 
@@ -306,10 +306,10 @@ class UnownedNotes:
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
-    whom = quote(request.to or f"thread {request.thread}")
+    recipient = quote(request.to or f"thread {request.thread}")
     return (
         f"\n## A request\n{DOUBT if doubtful else ''}If you move this note to"
-        f" `{folders.APPROVED}/`, it lets out the next letter to {whom} that fits it, **whatever"
+        f" `{folders.APPROVED}/`, it lets out the next letter to {recipient} that fits it, **whatever"
         f" that letter says**. Its text was:\n\n{fence(text)}\n"
     )
 

@@ -37,7 +37,7 @@ class Orchestrator:
         self._dashboard = Dashboard(context, self._health, lambda: self._remarks, self._progress)
         self._last_tick = 0.0
         self._trouble = ""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._remarks: list[str] = []
         context.servers.keep_waiting = self._keep_waiting
         if error := getattr(context.model, "error", None):  # known before any mail is judged
@@ -153,10 +153,10 @@ class Orchestrator:
 
     def _tell_once(self, sentence: str) -> None:
         """Tell the person something, once."""
-        if sentence not in self._told:
-            if len(self._told) > MOST_SENTENCES:
-                self._told.clear()
-            self._told.add(sentence)
+        if sentence not in self._reported:
+            if len(self._reported) > MOST_SENTENCES:
+                self._reported.clear()
+            self._reported.add(sentence)
             self.context.emit("said", text=sentence)
 
     def _wait_for_undo_windows(self) -> None:

@@ -136,7 +136,7 @@ class Triage:
 
     def _judge_one(self, item: InboxItem, note: ToolValues) -> TriageResult | None:
         """Return what becomes of a mail; None where it is to be judged again later."""
-        facts = replace(item.facts or MailFacts(), said=words(text_of(str(note["body"]))))
+        facts = replace(item.facts or MailFacts(), words=words(text_of(str(note["body"]))))
         obstacle = find_obstacle(self.context, item)
         rule = None if item.wish else handbook.decide(self.guidance.rules, facts)
         if rule is not None:

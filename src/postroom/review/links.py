@@ -279,14 +279,19 @@ class Known:
 
     def lookalike_of(self, host: str) -> tuple[str, bool]:
         """Return the known domain that a host is taken for, and whether more than its ending is alike."""
-        mine = site(host.casefold())
-        if mine in self.sites or mine in words("public_mail"):
+        own_site = site(host.casefold())
+        if own_site in self.sites or own_site in words("public_mail"):
             return "", False
-        near, (pieces, flat), ending = host_skeleton(mine), _joined(host_skeleton(host)), ""
+        near, (pieces, flat), ending = host_skeleton(own_site), _joined(host_skeleton(host)), ""
         for known, look, inner, whole in self._looks:
             if host.casefold().endswith(f".{known}"):
                 return "", False
-            if inner in pieces or whole == flat or _one_edit(mine, known) or _one_edit(near, look):
+            if (
+                inner in pieces
+                or whole == flat
+                or _one_edit(own_site, known)
+                or _one_edit(near, look)
+            ):
                 return known, True
             if near.partition(".")[0] == look.partition(".")[0]:
                 ending = ending or known

@@ -27,7 +27,7 @@ def rules(*lines: str) -> tuple[Rule, ...]:
 
 
 def decided(rule: str, *, text: str = "", **facts: Any) -> str | None:
-    found = decide(rules(rule), MailFacts(said=words(text), **facts))
+    found = decide(rules(rule), MailFacts(words=words(text), **facts))
     return found.judgement.decision if found else None
 
 
