@@ -35,6 +35,11 @@ class SeenNote(NamedTuple):
         """The folder that it stands in."""
         return self.path.rpartition("/")[0]
 
+    @property
+    def raw(self) -> bytes:
+        """The content, if it was read and parsed."""
+        return self.note.raw if self.note else b""
+
 
 class NoteSource(Protocol):
     """One item that has a note, and what the note should be: a letter, or a mail."""
@@ -185,7 +190,7 @@ class NoteSync:
     def remember(self, key: str, seen: SeenNote) -> None:
         """Record that a note which was moved or changed stands here now."""
         if seen.note is not None:
-            location = seen_at(seen.path, seen.note.raw, seen.file, self.ledger.notes.location(key))
+            location = seen_at(seen.path, seen.raw, seen.file, self.ledger.notes.location(key))
             with self.ledger.write(synced=False) as tx:
                 tx.notes.save_location(key, location)
 

@@ -132,9 +132,8 @@ class MailNotes:
                 begun.append((_MailNote(self, changed), path, data))
         written: list[tuple[_MailNote, str, bytes, File]] = []
         for source, path, data in begun:
-            with suppress(
-                Conflict
-            ):  # the name was taken in this moment: the next round finds another
+            # If the name was taken in this moment, the next round finds another.
+            with suppress(Conflict):
                 written.append((source, path, data, self.sync.vault.create(path, data)))
         with self.sync.ledger.write(synced=False) as tx:
             for source, path, data, file in written:
@@ -147,16 +146,12 @@ class MailNotes:
             return True
         path = self.sync.ledger.notes.planned_write(item.key)[0]
         # A person may have edited it before we could record that it is there.
-        if (
-            path
-            and item.state == InboxState.FOUND
-            and (seen := self._naming(item, path))
-            and seen.note
-        ):
+        is_new = bool(path) and item.state == InboxState.FOUND
+        seen = self._naming(item, path) if is_new else None
+        if seen:
             with self.sync.ledger.write(synced=False) as tx:
-                source.record(tx, path, seen.note.raw, seen.file, current=False)
-            return True
-        return False
+                source.record(tx, path, seen.raw, seen.file, current=False)
+        return seen is not None
 
     def is_unchanged(self, item: InboxItem) -> bool:
         """Whether the note of a mail still has the text that it last had."""
@@ -175,10 +170,10 @@ class MailNotes:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path, ledger = f"{NEEDS_ACTION}/{name_of(item.account, mail)}", self.sync.ledger
         seen = self._naming(item, path)
-        if not seen or not seen.note or path in ledger.notes.in_folders(NEEDS_ACTION):
+        if not seen or path in ledger.notes.in_folders(NEEDS_ACTION):
             return False
         with ledger.write() as tx:
-            tx.notes.finish_write(item.key, seen_at(path, seen.note.raw, seen.file))
+            tx.notes.finish_write(item.key, seen_at(path, seen.raw, seen.file))
             pending = InboxState.PENDING
             tx.inbox.change(item, state=pending, thread=mail.thread, facts=known)
         return True
@@ -250,10 +245,9 @@ class MailNotes:
                 if seen.note or seen.problem:
                     is_current = seen.key not in stale
                     self.guarded(self._take_in, items[seen.key], seen, is_current=is_current)
-            elif seen.key not in stale and not (
-                seen.key and is_known_stranger(seen.path, seen.file)
-            ):
-                strangers.append(seen)
+            elif seen.key not in stale:
+                is_known = bool(seen.key) and is_known_stranger(seen.path, seen.file)
+                strangers += [] if is_known else [seen]
         for key in [key for key in items if key not in present]:
             self.guarded(self._look_elsewhere, items[key], is_current=key not in stale)
         self._strangers = current
@@ -271,10 +265,8 @@ class MailNotes:
             self._change(item, changes)
         elif status != STATUS.get(item.state, item.state):
             if is_current:
-                rule = (
-                    "what you write there counts as `done`, or as `pending` where it waits for you"
-                )
-                self.report(f"The status of {seen.path} was put back: {rule}.")
+                rule = "Write `done` there, or `pending` if the mail waits for you."
+                self.report(f"The status of {seen.path} was put back. {rule}")
             self.sync_note(item)
 
     def _change(self, item: InboxItem, changes: Changes) -> None:
@@ -340,10 +332,10 @@ class MailNotes:
         Otherwise anybody could write one that names a mail.
         """
         seen = self._naming(item, path)
-        if not seen or not seen.note:
+        if not seen:
             return None
         location = self.sync.ledger.notes.location(item.key)
-        is_same_text = hashlib.sha256(seen.note.raw).hexdigest() == location.hash
+        is_same_text = hashlib.sha256(seen.raw).hexdigest() == location.hash
         is_mended = item.state == InboxState.FAILED and self.sync.vault.stat(location.path) is None
         # Not in Plans/, where tools may write: a file system reuses inodes.
         is_same_file = seen.file.inode == location.inode and seen.folder != PLANS
@@ -368,7 +360,7 @@ class MailNotes:
             return
         seen = self._note_of(item, path)
         if seen is None:
-            return  # what it says of itself counts for nothing
+            return  # anybody can write a note that names a mail
         reason_path = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
         if item.state == InboxState.FAILED and (file := self.sync.vault.stat(reason_path)):
             with suppress(PostroomError):  # it told what is mended now
