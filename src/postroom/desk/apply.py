@@ -247,7 +247,10 @@ class VaultDisplay(NoteDisplay):
         waiting = len(self._unowned.requests_in(folders.PENDING))
         seen = self._unowned.requests_in(folders.PLANS)
         self._seen = self._seen | {one.path: one for one in seen}
-        requests = [self._unowned.classify(one) for one in seen]
+        requests = []
+        for one in seen:
+            with self._guarded(one.path):
+                requests.append(self._unowned.classify(one))
         for action in planning.plan_requests(requests, waiting, self._rules):
             with self._guarded(getattr(action, "path", "")):
                 self._perform([action])
