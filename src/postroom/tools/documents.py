@@ -118,7 +118,7 @@ class ErrorText(NamedTuple):
         )
 
 
-class Document(NamedTuple):
+class DocumentTexts(NamedTuple):
     """The texts of a document, from the file `contracts/NAME.toml`."""
 
     instructions: str
@@ -150,12 +150,12 @@ class Document(NamedTuple):
         return Reply(text, Failure(error={"code": error.code, "message": text}), refused=True)
 
 
-def load(name: str) -> Document:
+def load(name: str) -> DocumentTexts:
     """Return the texts of the document that a contract follows."""
     with open(f"{FOLDER}/{name}.toml", "rb") as file:  # noqa: PTH123
         data = tomllib.load(file)
     errors = [ErrorText(**row) for row in data.pop("errors", ())]
-    return Document(**data, errors=errors)
+    return DocumentTexts(**data, errors=errors)
 
 
 # Document 003's errors: JSON with one code of a closed list.
@@ -171,7 +171,7 @@ MCPErrorCode = Literal[
 ]
 # The vault has one more: a note that was changed since it was read.
 VaultErrorCode = MCPErrorCode | Literal["conflict"]
-# What a call got wrong is `parse_error`, as HTTP's 422 stands for both.
+# Wrong arguments are `parse_error` too, as HTTP has 422 for both.
 CODES: Final[Mapping[str, MCPErrorCode]] = {
     "invalid_input": "parse_error",
     "not_found": "not_found",

@@ -80,14 +80,14 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _annotations(hints: Hints) -> dict[str, bool]:
-    # What is not said is as the protocol has it: it may write, and writing again does more. Of what
-    # only reads, the two in the middle say nothing.
+    # The protocol's defaults are left out: a tool may write, and writing again does more. For a tool that
+    # only reads, the hints about writing mean nothing.
     if hints.read_only:
         return {"readOnlyHint": True, "openWorldHint": hints.open_world}
-    found = {"destructiveHint": hints.destructive}
+    annotations = {"destructiveHint": hints.destructive}
     if hints.idempotent:
-        found["idempotentHint"] = True
-    return found | {"openWorldHint": hints.open_world}
+        annotations["idempotentHint"] = True
+    return annotations | {"openWorldHint": hints.open_world}
 
 
 def _template(resource: Resource) -> dict[str, str]:

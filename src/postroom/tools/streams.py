@@ -74,7 +74,7 @@ class Output:
         return True
 
     def _lost(self, why: OSError) -> None:
-        """Say that nothing can be written, unless the client is gone, which whoever reads from it notices."""
+        """Log that nothing can be written, unless the client is gone: the thread that reads from it notices that."""
         if not isinstance(why, BrokenPipeError | ConnectionResetError):
             log.error("Answers cannot be written: %s", why.strerror)
 
