@@ -32,7 +32,7 @@ from postroom.desk import plan as planning
 from postroom.desk.compose import Composer, normalize_text
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
-from postroom.desk.note_actions import Action
+from postroom.desk.note_actions import NoteAction
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import Notes, text_of
 from postroom.desk.plan import LetterNote, LetterRecord, plan
@@ -274,7 +274,7 @@ class VaultDisplay(NoteDisplay):
             with self._ledger.write(synced=False) as tx:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
-    def _plan_letter(self, id: str, files: list[LetterNote]) -> list[Action]:
+    def _plan_letter(self, id: str, files: list[LetterNote]) -> list[NoteAction]:
         """Gather the facts about one letter as it is now, and plan."""
         try:
             entry = self._ledger.letters.get(id)
@@ -367,13 +367,13 @@ class VaultDisplay(NoteDisplay):
 
     # Performing
 
-    def _perform(self, actions: Iterable[Action]) -> None:
+    def _perform(self, actions: Iterable[NoteAction]) -> None:
         """Perform actions in order; what an action leads to comes before the next one."""
         waiting = deque(actions)
         while waiting:
             waiting.extendleft(reversed(self._act(waiting.popleft())))
 
-    def _act(self, action: Action) -> Sequence[Action]:
+    def _act(self, action: NoteAction) -> Sequence[NoteAction]:
         """Perform one action; return what follows from its outcome."""
         match action:
             case do.Report(sentence):
@@ -424,7 +424,7 @@ class VaultDisplay(NoteDisplay):
             case do.PresentRequest():
                 self._unowned.present_request(seen, action)
 
-    def _approve(self, action: do.Approve) -> list[Action]:
+    def _approve(self, action: do.Approve) -> list[NoteAction]:
         letter, path = action.letter, action.path
         try:
             self._verdicts.approve(letter, by=PERSON, via=life.Channel.FOLDER)
@@ -433,7 +433,7 @@ class VaultDisplay(NoteDisplay):
         approved = f"The letter {letter} was approved: its note was moved to Approved/."
         return [do.Report(approved), do.Remember(letter, path), do.Sync(letter, "")]
 
-    def _freeze_text(self, action: do.FreezeText) -> list[Action]:
+    def _freeze_text(self, action: do.FreezeText) -> list[NoteAction]:
         entry, notice = self._ledger.letters.get(action.letter), planning.REFROZEN
         try:
             self._verdicts.edit(entry.id, replace(entry.letter, text=action.text))
@@ -441,7 +441,7 @@ class VaultDisplay(NoteDisplay):
             notice = f"Its new text was not taken: {why.message}."
         return planning.put_back(action.letter, action.path, notice)
 
-    def _approve_listed(self, action: do.ApproveListed) -> list[Action]:
+    def _approve_listed(self, action: do.ApproveListed) -> list[NoteAction]:
         id, path = action.letter, action.path
         with self._ledger.write() as tx:
             tx.slips.add(action.hash)

@@ -8,21 +8,21 @@ from typing import Literal
 from postroom.vault.folders import DRAFTS
 
 
-class Action:
+class NoteAction:
     """Something to be done about a note."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Action):
+class Report(NoteAction):
     """Tell the person."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class Remember(Action):
+class Remember(NoteAction):
     """Record that a letter's note stands here now."""
 
     letter: str
@@ -30,7 +30,7 @@ class Remember(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Sync(Action):
+class Sync(NoteAction):
     """Write the note as the ledger has the letter, where it belongs.
 
     Without `notice` it keeps the one that it has. A note that is gone is written again only with `restore`.
@@ -42,7 +42,7 @@ class Sync(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Approve(Action):
+class Approve(NoteAction):
     """Approve a letter whose note was moved; if that is refused, put the note back with the reason."""
 
     letter: str
@@ -50,7 +50,7 @@ class Approve(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeText(Action):
+class FreezeText(NoteAction):
     """Freeze a waiting letter again with the text of its note, and put the note back."""
 
     letter: str
@@ -59,7 +59,7 @@ class FreezeText(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Decide(Action):
+class Decide(NoteAction):
     """Reject a letter, take its approval back, put it before the person again, or approve it by a slip."""
 
     letter: str
@@ -68,7 +68,7 @@ class Decide(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class FileAction(Action):
+class FileAction(NoteAction):
     """Something to be done about a note without a letter."""
 
     path: str

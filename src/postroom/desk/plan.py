@@ -17,7 +17,6 @@ from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.text import one_line
 from postroom.desk.note_actions import (
-    Action,
     Approve,
     ApproveListed,
     Decide,
@@ -25,6 +24,7 @@ from postroom.desk.note_actions import (
     Freeze,
     FreezeText,
     MoveFile,
+    NoteAction,
     PresentRequest,
     Remember,
     Report,
@@ -149,9 +149,9 @@ class UnownedNote(NoteFile):
 
 def plan(
     records: Sequence[LetterRecord], files: Iterable[LetterNote | UnownedNote], rules: Rules
-) -> list[Action]:
+) -> list[NoteAction]:
     """Return what to do about notes: first about those without a letter, then letter by letter."""
-    actions: list[Action] = []
+    actions: list[NoteAction] = []
     notes: dict[str, list[LetterNote]] = {record.id: [] for record in records}
     for file in files:
         if isinstance(file, UnownedNote):
@@ -181,7 +181,7 @@ def is_untouched(
     return is_as_seen and file.path == location and file.folder in right
 
 
-def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
+def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[NoteAction]:
     # Tools may write to Drafts/, and name any letter there.
     trusted = (record.location, record.unfinished_write)
     is_draft = record.home == DRAFTS
@@ -197,16 +197,16 @@ def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) ->
             return []  # whatever was done to its note waits for the outcome
         case life.Unknown():
             gone = f"The note of the letter {record.id} was gone: it is back in {APPROVED}/."
-            reports: list[Action] = [Report(gone)] if record.location and not files else []
+            reports: list[NoteAction] = [Report(gone)] if record.location and not files else []
             return reports + _plan_fixed(record, files, "Its fate is unknown")
     return _plan_closed(record, files)
 
 
-def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
+def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[NoteAction]:
     at_home = [file for file in files if file.folder in HOMES]
     rejected = [file for file in files if file.folder == REJECTED]
     if at_home:
-        copies: list[Action] = [
+        copies: list[NoteAction] = [
             Report(
                 f"{file.path} is a copy: the letter {record.id} still waits in"
                 f" {at_home[0].folder}/, so nothing was decided. Move the note itself."
@@ -227,11 +227,11 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
             return put_back(record.id, files[0].path, several)
         return _plan_verdict(record, files[0], rules)
     gone = f"The note of the letter {record.id} was gone: it is back in {record.home}/."
-    reports: list[Action] = [Report(gone)] if record.location else []
+    reports: list[NoteAction] = [Report(gone)] if record.location else []
     return [*reports, Sync(record.id, restore=True)]
 
 
-def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> list[Action]:
+def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> list[NoteAction]:
     """A note moved to Approved/ approves what was frozen, and nothing else."""
     wrong = next((name for name in IDENTIFYING if name in file.wrong_fields), "")
     if file.text is None:
@@ -249,7 +249,7 @@ def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> list[
     return [Approve(record.id, file.path)]
 
 
-def put_back(letter: str, path: str, notice: str) -> list[Action]:
+def put_back(letter: str, path: str, notice: str) -> list[NoteAction]:
     """Return the actions that undo a move which did not approve its letter."""
     return [
         Report(f"The letter {letter} was not approved. {notice}"),
@@ -258,7 +258,7 @@ def put_back(letter: str, path: str, notice: str) -> list[Action]:
     ]
 
 
-def _plan_rejection(record: LetterRecord, file: LetterNote) -> list[Action]:
+def _plan_rejection(record: LetterRecord, file: LetterNote) -> list[NoteAction]:
     return [
         Decide(record.id, "reject", file.reason),
         Remember(record.id, file.path),
@@ -266,10 +266,10 @@ def _plan_rejection(record: LetterRecord, file: LetterNote) -> list[Action]:
     ]
 
 
-def _plan_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> list[Action]:
+def _plan_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> list[NoteAction]:
     """A note stands in a right folder: remember it there, and undo changes of display fields."""
     file = next((file for file in files if file.path == record.location), files[0])
-    actions: list[Action] = []
+    actions: list[NoteAction] = []
     if file.is_changed:
         wrong = file.wrong_fields
         if wrong and record.location:
@@ -282,7 +282,7 @@ def _plan_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> list[Ac
     return [*actions, Sync(record.id)]
 
 
-def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
+def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> list[NoteAction]:
     approved = [file for file in files if file.folder == APPROVED]
     rejected = [file for file in files if file.folder == REJECTED]
     if record.is_slip_gone:
@@ -301,7 +301,7 @@ def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> list[Action
     return _plan_recall(record, files[0] if files else None, "its note left Approved/")
 
 
-def _plan_recall(record: LetterRecord, file: LetterNote | None, why: str) -> list[Action]:
+def _plan_recall(record: LetterRecord, file: LetterNote | None, why: str) -> list[NoteAction]:
     sentence = f"The letter {record.id} was recalled: {why}."
     remember = [Remember(record.id, file.path)] if file else []
     restore = file is None
@@ -313,7 +313,7 @@ def _plan_recall(record: LetterRecord, file: LetterNote | None, why: str) -> lis
     ]
 
 
-def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
+def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[NoteAction]:
     is_sent = isinstance(record.state, life.Sent)
     moved = [file for file in files if file.folder == APPROVED and file.path != record.location]
     if moved and not is_sent and not record.is_at_location:
@@ -329,13 +329,13 @@ def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
     return []
 
 
-def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list[Action]:
+def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list[NoteAction]:
     """Bring the note of a letter that no move changes to its one place."""
     right = record.folder
     standing = [file for file in files if file.folder == right]
     is_in_place = record.is_at_location and record.location.startswith(f"{right}/")
     is_in_place = is_in_place or bool(standing)
-    actions: list[Action] = []
+    actions: list[NoteAction] = []
     for file in files:
         if file.folder == right:
             continue
@@ -365,7 +365,7 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
 # Notes without a letter
 
 
-def _plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
+def _plan_unowned(file: UnownedNote, rules: Rules) -> list[NoteAction]:
     if file.folder == PLANS:
         is_tools = file.by_tool and not file.by_inode
         return [PresentRequest(file.path, file.agent if is_tools else None, file.by_tool)]
@@ -381,7 +381,7 @@ def _plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
     return [Freeze(file.path, file.agent, form=form)] if rules.live else []
 
 
-def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
+def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[NoteAction]:
     path, slip = file.path, file.slip
     if slip is None and file.missing:
         lacks = " and no ".join(f"`{name}`" for name in file.missing)
@@ -409,9 +409,9 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     return [Freeze(path, approved=True)]
 
 
-def _plan_persons_slip(path: str, slip: SlipFacts) -> list[Action]:
+def _plan_persons_slip(path: str, slip: SlipFacts) -> list[NoteAction]:
     is_to_mark = slip.status != "approved" and slip.is_persons_request
-    actions: list[Action] = []
+    actions: list[NoteAction] = []
     if slip.status != "approved" and not is_to_mark:
         actions.append(Report(f"{path} approves nothing: a slip needs `status: approved`."))
     if slip.age is None or is_to_mark:
@@ -421,7 +421,7 @@ def _plan_persons_slip(path: str, slip: SlipFacts) -> list[Action]:
     return actions
 
 
-def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
+def _plan_spent_slip(path: str, slip: SlipFacts) -> list[NoteAction]:
     """File a slip whose letter was sent; a copy of one that was filed is void."""
     letter = slip.spent_on
     if not slip.is_letter_sent:
@@ -434,7 +434,7 @@ def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
     return [Report(void), FileSlip(path, slip.hash, REJECTED, "void", why)]
 
 
-def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
+def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[NoteAction]:
     """An agent's request approves the one letter that it lists; otherwise it goes back with a new list."""
     listed = slip.listed
     if listed and listed.is_approved_by_it:
@@ -450,17 +450,17 @@ def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
     return [PresentRequest(file.path, file.agent, why=why)]
 
 
-def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[Action]:
+def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[NoteAction]:
     """Adopt the requests in Plans/ for which there is room among those that wait."""
     room = max(0, rules.open_letters - waiting)
-    actions: list[Action] = []
+    actions: list[NoteAction] = []
     if len(requests) > room:
         count = max(waiting, rules.open_letters)
         actions.append(Report(f"{count} requests wait already; the others stay in {PLANS}/."))
     return actions + plan((), requests[:room], rules)
 
 
-def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[Action]:
+def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[NoteAction]:
     """Approve the waiting letter that a slip fits, if it fits no other."""
     if len(letters) == 1:
         return [Decide(letters[0], "approve by slip", hash)]

@@ -11,7 +11,6 @@ from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.stamp import Stamp
 from postroom.desk.note_actions import (
-    Action,
     Approve,
     ApproveListed,
     Decide,
@@ -19,6 +18,7 @@ from postroom.desk.note_actions import (
     Freeze,
     FreezeText,
     MoveFile,
+    NoteAction,
     PresentRequest,
     Remember,
     Report,
@@ -88,11 +88,11 @@ class Case(NamedTuple):
     about: str
     record: LetterRecord | None
     files: list[LetterNote | UnownedNote]
-    actions: list[Action]
+    actions: list[NoteAction]
     rules: Rules = LIVE
 
 
-def recalled(why: str, *remember: Action, restore: bool = False) -> list[Action]:
+def recalled(why: str, *remember: NoteAction, restore: bool = False) -> list[NoteAction]:
     """Return the actions of a recall."""
     sentence = f"The letter {ID} was recalled: {why}."
     return [Decide(ID, "undo"), Report(sentence), *remember, Sync(ID, sentence, restore)]
