@@ -208,3 +208,7 @@ def test_a_decision_has_at_most_thirty_lines() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert pages
     assert [path.name for path in pages if len(path.read_text().splitlines()) > 30] == []
+
+
+def test_the_page_about_performance_stays_short() -> None:
+    assert len(page("docs/performance.md").splitlines()) < 120
