@@ -16,7 +16,7 @@ from postroom.config import Config
 from postroom.core.audit import ADOPTION
 from postroom.core.errors import NotFound
 from postroom.core.policy import Rules
-from postroom.core.records import Entry
+from postroom.core.records import DeskSettings, Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import identity
 from postroom.desk.desk import Desk, Effects, VaultPermissions
@@ -158,12 +158,19 @@ def apply_pinned_rules(wanted: Rules, ledger: Ledger) -> Rules:
     An agent can often write the settings of its client, so the strictest value ever set stays.
     """
     settings = ledger.settings
+    rules = _pinned(wanted, settings)
+    if (settings.trust, settings.approval_required) != (rules.trust, rules.required):
+        with ledger.write() as tx:
+            rules = _pinned(wanted, tx.settings)  # a passphrase may have been set meanwhile
+            pins = replace(tx.settings, trust=rules.trust, approval_required=rules.required)
+            tx.save_settings(pins)
+    return rules
+
+
+def _pinned(wanted: Rules, settings: DeskSettings) -> Rules:
     has_passphrase = bool(settings.passphrase)
     trust = "desk" if has_passphrase and settings.trust == "desk" else wanted.trust
     required = wanted.required or (has_passphrase and settings.approval_required)
-    if (settings.trust, settings.approval_required) != (trust, required):
-        with ledger.write() as tx:
-            tx.save_settings(replace(tx.settings, trust=trust, approval_required=required))
     return replace(wanted, trust=trust, required=required)
 
 

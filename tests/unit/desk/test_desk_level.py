@@ -1,6 +1,8 @@
 """Trust level desk: only a passphrase decides, and whatever was done to folders is put back and said."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +10,10 @@ import pytest
 
 from postroom.core.errors import Denied, Invalid
 from postroom.core.policy import Rules
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.note import Note
 from postroom.wiring.desk import apply_pinned_rules
-from tests.desks import SEND, Office
+from tests.desks import SEND, Office, change_settings
 from tests.providers import Courier
 
 WORD = "correct horse battery"
@@ -290,3 +293,24 @@ def test_approvals_that_are_not_required_are_asked_for_where_ledger_and_passphra
     office.desk.trust.loosen(WORD, required=False)
     assert office.propose().kind == "sent"
     office.close()
+
+
+def test_a_process_that_starts_while_the_passphrase_is_set_lowers_nothing(office: Office) -> None:
+    class Meanwhile(SqliteLedger):
+        """A ledger whose passphrase another process sets just before it is written to."""
+
+        @contextmanager
+        def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
+            change_settings(
+                office.desk.ledger, passphrase="x", trust="desk", approval_required=True
+            )
+            with super().write(synced=synced, early=early) as tx:
+                yield tx
+
+    change_settings(office.desk.ledger, passphrase="", trust="desk", approval_required=True)
+    path = office.desk.ledger.path
+    with closing(Meanwhile(path, clock=office.clock, draw=office.chance.randbytes)) as ledger:
+        rules = apply_pinned_rules(Rules(live=True, trust="folder", required=False), ledger)
+    assert (rules.trust, rules.required) == ("desk", True)
+    pins = office.desk.ledger.settings
+    assert (pins.trust, pins.approval_required) == ("desk", True)
