@@ -160,8 +160,9 @@ class Ledger(LedgerReader):
         with self._session.write(synced=synced, early=early):
             self._transaction.begin()
             yield self._transaction
+            last = self._transaction.actions.last  # afterwards it may be another thread's
         if synced:
-            self._durable = max(self._durable, self._transaction.actions.last)
+            self._durable = max(self._durable, last)
 
     def sync(self, number: int) -> None:
         """Have the audit lines up to this number on the disk, whichever process wrote them."""

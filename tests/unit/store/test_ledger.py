@@ -1,15 +1,17 @@
 """The ledger's file, as older versions of Postroom left it."""
 
 import json
-from contextlib import closing
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from postroom.core.audit import LogPosition
+from postroom.core.audit import Action, LogPosition
 from postroom.core.card import Exposure
 from postroom.core.records import DeskSettings, MailboxCursor, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
-from postroom.store.ledger import SqliteLedger, migrations
+from postroom.store.ledger import KernelClaims, Ledger, SqliteLedger, migrations
 from tests.desks import database_of
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
@@ -148,3 +150,46 @@ def test_what_was_kept_under_keys_before_an_upgrade_has_its_column_or_table(tmp_
         assert ledger.lists.per_day(3, 0) == {0: {"approved": 1}}
         ((pre_send,),) = database_of(ledger).rows("SELECT pre_send FROM letter")
         assert pre_send == '"m1"'
+
+
+def test_a_ledger_whose_log_was_never_written_is_upgraded(tmp_path: Path) -> None:
+    path, steps = tmp_path / "ledger.sqlite", migrations()
+    before = next(at for at, step in enumerate(steps) if "DROP TABLE meta" in step)
+    with closing(Database(path, steps[:before])) as old, old.write() as connection:
+        # The key was set to what it was, to sync the file; then the process ended.
+        connection.execute("INSERT INTO meta VALUES ('log', ''), ('trust', 'desk')")
+    with closing(SqliteLedger(path, clock=lambda: NOW, draw=bytes)) as ledger:
+        assert ledger.actions.backlog().position == LogPosition()
+        assert ledger.settings.trust == "desk"
+
+
+def test_a_line_of_another_thread_does_not_count_as_synced_with_ours(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    database = InTurn(path, migrations())
+    ledger = Ledger(database, KernelClaims(tmp_path), path, clock=lambda: NOW, draw=bytes)
+
+    def add_line(*, synced: bool) -> None:
+        with ledger.write(synced=synced) as tx:
+            tx.actions.append(Action(actor="desk", action_type="x"))
+
+    database.next = lambda: add_line(synced=False)
+    add_line(synced=True)
+    assert ledger.actions.head() == 2
+    count = "SELECT sync_count FROM desk"
+    ledger.sync(2)  # which a power cut may still take away
+    assert database.rows(count) == [(1,)]
+    ledger.close()
+
+
+class InTurn(Database):
+    """A database whose next turn another thread has, as soon as it is free."""
+
+    next: Callable[[], None] | None = None
+
+    @contextmanager
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[sqlite3.Connection]:
+        with super().write(synced=synced, early=early) as connection:
+            yield connection
+        act, self.next = self.next, None
+        if act:
+            act()
