@@ -117,7 +117,7 @@ class UnownedNotes:
             path=seen.path,
             by_tool=by is not None,
             by_inode=by is not None and by.inode_only,
-            agent=(by.agent if slip else _drafting_agent(by)) if by else VAULT_AGENT,
+            agent=_agent(by, is_request=bool(slip) and seen.folder != folders.DRAFTS),
             missing=tuple(missing),
             is_proposed=is_proposed,
             slip=self._slip_facts(slip, by) if slip else None,
@@ -355,7 +355,7 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
                 tx.tool_notes.add(path, file.inode, tag, "")
 
 
-def _drafting_agent(by: ToolNote) -> str:
-    """Return the agent whose letter a tool's draft becomes."""
-    is_known = not by.inode_only and by.agent and not reads_as(by.agent, OURS)
-    return by.agent if is_known else VAULT_AGENT
+def _agent(by: ToolNote | None, *, is_request: bool) -> str:
+    """Return the agent whose request a note is, or whose letter a draft becomes."""
+    is_agent = by and not (by.inode_only or reads_as(by.agent, OURS)) and by.agent
+    return by.agent if by and (is_request or is_agent) else VAULT_AGENT

@@ -327,3 +327,17 @@ def test_a_clock_that_is_set_back_leaves_a_log_that_verifies(office: Office, day
     office.propose()
     assert office.desk.log.verify() == []
     assert office.look() == ""
+
+
+@pytest.mark.parametrize("agent", ["", "person", "orchestrator"])
+def test_a_tools_draft_with_the_type_of_a_slip_is_never_the_letter_of_one_of_ours(
+    office: Office, agent: str
+) -> None:
+    path = office.write(
+        "Drafts/Lunch.md", f"---\ntype: email_send\nstatus: pending_approval\n{DRAFT[4:]}"
+    )
+    with office.desk.ledger.write() as tx:
+        tx.tool_notes.add("Drafts/Lunch.md", path.stat().st_ino, "", agent)
+    office.look()
+    (line,) = office.desk.ledger.lists.summaries("pending")
+    assert line.agent == "vault"
