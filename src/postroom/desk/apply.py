@@ -183,7 +183,12 @@ class VaultDisplay(NoteDisplay):
             return False
         if verdict.slip:
             slip = self._slip(verdict.slip)
-            if slip is None or self._vault.stat(slip.path) != slip.file:
+            if (
+                slip is None
+                or self._vault.stat(slip.path) != slip.file
+                # Two versions may share a stamp.
+                or self._vault.read(slip.path)[0] != self._seen[slip.path].raw
+            ):
                 return False
         return self._notes.is_untouched(entry)
 
@@ -389,10 +394,8 @@ class VaultDisplay(NoteDisplay):
                 return self._freeze_text(action)
             case do.Decide(letter, "reject", reason):
                 self._verdicts.decide(letter, "reject", by=PERSON, reason=reason)
-            case do.Decide(letter, "undo"):
-                self._verdicts.decide(letter, "undo")
-            case do.Decide(letter, "reopen"):
-                self._verdicts.decide(letter, "reopen")
+            case do.Decide(letter, "undo" | "reopen" as event):
+                self._verdicts.decide(letter, event)
             case do.Decide(letter, "approve by slip", hash):
                 self._verdicts.approve_by_slip(letter, hash)
                 return [do.Sync(letter, "")]

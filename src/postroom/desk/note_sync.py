@@ -228,15 +228,19 @@ class NoteSync:
                 continue
             if not location and ignore(path, file):
                 continue
+            note, same = None, None
             try:
                 raw, file = self.vault.read(path)
                 if location and hashlib.sha256(raw).hexdigest() == location.hash:
-                    with self.ledger.write(synced=False) as tx:
-                        tx.notes.save_location(key, seen_at(path, raw, file, location))
-                    yield SeenNote(path, file, key)
+                    same = seen_at(path, raw, file, location)
                 elif location or unknown is None or unknown.search(raw):
-                    yield SeenNote(path, file, key, Note.parse(raw))
+                    note = Note.parse(raw)
             except Corrupt as why:
                 yield SeenNote(path, file, key, problem=why.message)
             except PostroomError:  # gone again, or no file of ours to read
                 continue
+            if same:  # not above: a ledger that is busy does not make a note be gone
+                with self.ledger.write(synced=False) as tx:
+                    tx.notes.save_location(key, same)
+            if same or note:
+                yield SeenNote(path, file, key, note)

@@ -1,6 +1,9 @@
 """What the desk asks of the vault: nothing at all where there is none, and one look at the folders for each call."""
 
+import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
@@ -11,6 +14,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.desk.desk import Desk
 from postroom.desk.proposals import Proposal
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import Files, Vault
 from tests.desks import APPROVED, DESK, HOME, SEND, Office, state
 from tests.providers import Courier
@@ -150,3 +154,53 @@ def test_a_slip_edited_before_sending_lets_nothing_out(office: Office, courier: 
     entry = office.desk.calls.post(SEND, office.letter(), slips=True)
     assert (entry.kind, office.sent()) == ("pending", [])
     assert courier.tried == 0
+
+
+def test_a_slip_edited_before_sending_is_noticed_though_size_time_and_inode_are_the_same(
+    office: Office, courier: Courier
+) -> None:
+    slip = office.write(f"{APPROVED}/slip.md", SLIP)
+
+    def edit() -> None:
+        was = slip.stat()
+        slip.write_text(SLIP.replace("ann@", "bob@"))
+        os.utime(slip, ns=(was.st_atime_ns, was.st_mtime_ns))
+        assert (slip.stat().st_ino, slip.stat().st_size) == (was.st_ino, was.st_size)
+
+    office.at("locked", edit)
+    entry = office.desk.calls.post(SEND, office.letter(), slips=True)
+    assert (entry.kind, office.sent()) == ("pending", [])
+    assert courier.tried == 0
+
+
+class BusyLedger(SqliteLedger):
+    """A ledger that another process keeps busy at every other change that need not be synced."""
+
+    is_busy: ClassVar[bool] = False
+
+    @contextmanager
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
+        if not synced and self.path.with_suffix(".busy").exists():
+            BusyLedger.is_busy = not BusyLedger.is_busy
+            if BusyLedger.is_busy:
+                raise Unavailable("The ledger is in use by another process")
+        with super().write(synced=synced, early=early) as tx:
+            yield tx
+
+
+def test_a_busy_ledger_takes_no_approval_back_for_a_note_that_stands_where_it_stood(
+    office: Office,
+) -> None:
+    entry = office.approved()
+    office.ledgers = BusyLedger
+    desk = office.reopen()
+    path = office.vault / desk.ledger.notes.location(entry.id).path
+    os.utime(path, (1, 1))  # a sync client set its time, and changed nothing
+    busy = desk.ledger.path.with_suffix(".busy")
+    busy.touch()
+    with pytest.raises(Unavailable, match="in use"):
+        desk.reconcile()
+    assert office.state_of(entry.id) == "approved"
+    busy.unlink()
+    desk.reconcile()
+    assert office.state_of(entry.id) == "approved"
