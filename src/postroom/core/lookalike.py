@@ -18,8 +18,12 @@ _ALSO: Final = str.maketrans(
     "вкмнтьпиβεηκμτχωłøđħŧ01i|53",
     "bkmhtbnubenkutxwlodhtolllse",
 )
+# Letters that readers take for others than the table says: a name counts as alike whichever they stand for.
+_AMBIGUOUS: Final = "ʋᶌυɣγɯƍքẝнимμ"
+_ANY: Final = "○"  # a symbol, which stands for any letter or none
 _SYMBOL: Final = "?"
 _SYMBOLS: Final = re.compile(r"\?+")
+_ONE_LETTER: Final = frozenset("0135abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
 
 
@@ -29,6 +33,20 @@ def _confusables() -> dict[int, str]:
     table = (get_data(__package__, "confusables.txt") or b"").decode()
     rows = (row.split(" ") for row in table.splitlines() if row[0] != "#")
     return {ord(char): look for look, chars in rows for char in chars}
+
+
+@cache
+def _ambiguous() -> re.Pattern[str]:
+    """Match letters with several readings.
+
+    Beside those above, the letters that the table takes for a digit or for two letters, and capitals of which it has
+    the small letter alone.
+    """
+    table = _confusables()
+    small = {*_AMBIGUOUS, *(chr(point) for point, look in table.items() if look not in _ONE_LETTER)}
+    letters = small | {one.upper() for one in small} | {one.lower() for one in small}
+    letters |= {chr(point).upper() for point in table} - {chr(point) for point in table}
+    return re.compile(f"[{''.join(sorted(one for one in letters if not one.isascii()))}]")
 
 
 def skeleton(text: str) -> str:
@@ -52,16 +70,20 @@ def reads_as(name: str, known: Collection[str]) -> str:
     """Return the known name that a reader could take this name for, or nothing.
 
     Case, width, accents, separators and invisible characters do not count. A letter of a script that
-    the table leaves out may look like any, and a symbol too, or like none (Appr○ved ✓): where half of
-    the letters are right, the name is too.
+    the table leaves out may look like any, and a symbol or a letter with several readings (Approʋed) too,
+    or like none (Appr○ved ✓): where half of the letters are right, the name is too.
     """
-    text = skeleton(clean(name).text)
-    sure = sum(char.isascii() and char.isalnum() for char in text)
-    any_of = _SYMBOLS.sub(lambda run: f".{{0,{len(run[0])}}}", "".join(map(_pattern, text)))
-    for one in known:
-        wanted = "".join(filter(str.isalnum, skeleton(one)))
-        if sure <= len(wanted) <= 2 * sure and re.fullmatch(any_of, wanted):
-            return one
+    text = unicodedata.normalize("NFKD", clean(name).text)
+    readings = [skeleton(text)]
+    if not text.isascii():
+        readings.append(skeleton(_ambiguous().sub(_ANY, text)))
+    for reading in readings:
+        sure = sum(char.isascii() and char.isalnum() for char in reading)
+        any_of = _SYMBOLS.sub(lambda run: f".{{0,{len(run[0])}}}", "".join(map(_pattern, reading)))
+        for one in known:
+            wanted = "".join(filter(str.isalnum, skeleton(one)))
+            if sure <= len(wanted) <= 2 * sure and re.fullmatch(any_of, wanted):
+                return one
     return ""
 
 

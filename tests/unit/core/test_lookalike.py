@@ -22,6 +22,27 @@ def test_a_name_that_reads_as_a_reserved_one_is_recognised() -> None:
         assert reads_as(name, OURS) == meant, name
 
 
+def test_a_letter_with_several_readings_is_taken_for_each_of_them() -> None:
+    folders = ("Approved", "Needs_Action")
+    for name in (
+        "Approʋed",
+        "Approᶌed",
+        "APPꝚOVED",
+        "Аррrоʋеd",
+        "APPROƲED",
+        "Approυed",
+        "APPROԱED",
+    ):
+        assert reads_as(name, folders) == "Approved", name
+    for name in ("NeedƧ_Action", "Needs_Actioи", "Needs_ActioИ"):
+        assert reads_as(name, folders) == "Needs_Action", name
+    for name in ("perƧon", "persoи", "persoн", "PERSOН"):
+        assert reads_as(name, OURS) == "person", name
+    for name, meant in {"ʋault": "vault", "noбody": "nobody", "NOБODY": "nobody", "dæsk": "desk"}.items():  # fmt: skip
+        assert reads_as(name, OURS) == meant, name
+    assert reads_as("Drafʦ", ("Drafts",)) == "Drafts"
+
+
 def test_ordinary_names_of_any_script_are_nobody_elses() -> None:
     for name in ORDINARY:
         assert reads_as(name, OURS) == "", name
