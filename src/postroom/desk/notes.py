@@ -28,7 +28,7 @@ from postroom.desk.plan import FOLDERS
 from postroom.desk.proposals import AUTHORS
 from postroom.store.ledger import Transaction
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced_sections, inert, quote, sections
+from postroom.vault.markdown import fence, fenced_sections, inert, leaves_open, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File
 
@@ -205,18 +205,18 @@ class LetterSource:
 
     def _update_sections(self, note: Note, written: dict[str, str]) -> Note:
         """Replace the sections that are as Postroom wrote them; keep what a person wrote or changed."""
-        is_readable = text_of(self.entry, note) is not None
         parts = {title: f"## {title}\n{text}\n" for title, text in self._sections()}
         top, persons, has_text = "", "", False
         for title, text in sections(note.body):
-            if not title and not top:
+            if not title and not top and not leaves_open(text):
                 top = f"{text.rstrip(chr(10))}\n"
             elif title == "Letter" and not (self.retext or has_text):
                 has_text = True
                 if written.get(title) != _hash(text):
-                    # The person's text. If a fence is open, all that follows would be inside it.
-                    parts[title] = text if is_readable else ""
-                    persons += "" if is_readable else text
+                    # The person's text. What it leaves open would swallow all that follows.
+                    is_whole = text_of(self.entry, note) is not None and not leaves_open(text)
+                    parts[title] = text if is_whole else ""
+                    persons += "" if is_whole else text
             elif written.pop(title, "") == _hash(text):
                 continue
             elif title in SECTIONS:

@@ -271,6 +271,12 @@ def _section_spans(body: str) -> Iterator[tuple[str, int, int]]:
     yield title, start, len(body)
 
 
+def leaves_open(text: str) -> bool:
+    """Whether a text leaves a fence, comment or tag open that would swallow a heading after it."""
+    with_heading = f"{text}\n\n## x\n"
+    return not any(one.start == len(text) + 2 for one in headings(with_heading))
+
+
 def headings(body: str) -> tuple[Heading, ...]:
     """Return the headings outside of code, quotes and lists, in order."""
     return parse(body).headings

@@ -352,3 +352,21 @@ def test_a_broken_note_of_nobodys_is_left_as_it_is(office: Office, name: str) ->
     note = office.write(name, "---\na: [\n---\n")
     office.look()
     assert note.read_text() == "---\na: [\n---\n"
+
+
+@pytest.mark.parametrize("before", ["## What to do", "## Risk assessment"])
+@pytest.mark.parametrize("left_open", ["<!-- ask Ann", "<pre>", "```"])
+def test_what_a_person_leaves_open_in_a_note_stays_once_however_often_it_is_written(
+    office: Office, left_open: str, before: str
+) -> None:
+    entry = office.propose()
+    (path,) = office.notes(entry.id)
+    path.write_text(path.read_text().replace(before, f"{left_open} (mine)\n\n{before}", 1))
+    sizes = set()
+    for _ in range(3):
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+        office.desk.decide(entry.id, "undo", by="ada")
+        (path,) = office.notes(entry.id)
+        sizes.add(path.stat().st_size)
+    assert len(sizes) == 1
+    assert path.read_text().count("(mine)") == 1
