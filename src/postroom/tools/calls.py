@@ -150,12 +150,14 @@ class Calls:
             log.error(fault.message)  # noqa: TRY400 - not its text, which may be a mail's
             self.record(call, fault)
             raise fault from None
+        finally:
+            self._is_unpublished = True
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
         if call is None or error.logged:
             return
-        self._is_unpublished = True
+        self._is_unpublished = True  # also for a call that was given up before it began
         with suppress(Exception):  # the desk itself may be what is wrong
             self.provider.desk().recorder.write(call, error, synced=False)
 
@@ -173,6 +175,7 @@ class Calls:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
         # A tool that waits writes its line when it is stopped, or leaves it to recovery.
         running = [call for call in list(self._running) if not call.stop_waiting()]
+        self._is_unpublished |= bool(self._running)
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:

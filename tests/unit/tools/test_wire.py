@@ -307,6 +307,17 @@ def test_the_log_file_shows_a_call_while_the_server_runs(person: Person) -> None
             wire.answer(wire.ask("ping"))
 
 
+def test_the_log_file_shows_every_call_of_a_client_that_leaves_at_once(person: Person) -> None:
+    with Wire(person) as wire:
+        wire.greet()
+        wire.answer(wire.call("letter_status"))
+        wire.answer(wire.call("search_email", query="tea"))
+        assert wire.end() == (0, "")
+    files = (person.vault / "Logs" / "actions").glob("*")
+    text = "".join(file.read_text() for file in files)
+    assert ('"letter_status"' in text, '"search_email"' in text) == (True, True)
+
+
 # What a client cannot do to it
 
 
