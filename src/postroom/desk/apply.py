@@ -186,8 +186,9 @@ class VaultDisplay(NoteDisplay):
             if (
                 slip is None
                 or self._vault.stat(slip.path) != slip.file
-                # Two versions may share a stamp.
-                or self._vault.read(slip.path)[0] != self._seen[slip.path].raw
+                # Two versions may share a stamp. Another thread may have looked again meanwhile.
+                or (seen := self._seen.get(slip.path)) is None
+                or self._vault.read(slip.path)[0] != seen.raw
             ):
                 return False
         return self._notes.is_untouched(entry)
