@@ -1,6 +1,7 @@
 """The risk card: whatever a letter holds, there is a bounded, printable card that repeats no secret."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 from hypothesis import example, given
@@ -154,7 +155,7 @@ def test_a_planted_secret_is_found_and_not_repeated(
         "file": {"attachments": (Enclosure(f"{TOKEN}.txt", "text/plain", b"x"),)},
         "link": {"text": f"{before} https://{TOKEN}.evil.org/{TOKEN}"},
     }
-    values = {name: getattr(one, name) for name in one.__slots__}
+    values = {field.name: getattr(one, field.name) for field in fields(one)}
     card = assess(Letter(**{**values, **changes[place]}), facts)
     assert any(one.kind == "secrets" and "GitHub" in one.text for one in card.lines)
     assert TOKEN[:16].lower() not in json.dumps(card.to_json()).lower()

@@ -9,13 +9,14 @@ them, and docs/settings.md has the same tables: a test compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from postroom.config import kinds
 from postroom.config.kinds import DEFAULT_ADDRESS, ProjectOverride, ValueKind, whole
 from postroom.core.errors import Invalid, NotFound
+from postroom.core.values import dataclass
 
 GMAIL_ENDPOINT = "https://gmail.googleapis.com"
 GMAIL_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address

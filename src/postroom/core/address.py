@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from postroom.core.errors import Invalid
 from postroom.core.text import clean
+from postroom.core.values import dataclass
 
 MAX_LIST = 100_000  # characters of an address list that are looked at
 MAX_ONE = 1_000  # characters of one address with its name

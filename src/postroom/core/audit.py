@@ -7,11 +7,12 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn
 
 from postroom.core import redaction
+from postroom.core.values import dataclass
 
 ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents", "orchestrator")
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")

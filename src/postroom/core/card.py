@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Invalid
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, NamedTuple, get_args
 
 from postroom.core.errors import Corrupt
 from postroom.core.message import label_key
 from postroom.core.text import words
+from postroom.core.values import dataclass
 
 Decision = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)

@@ -11,7 +11,7 @@ Nothing is guessed: what is not understood is `Invalid`, with its place.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from postroom.core.errors import Invalid
 from postroom.core.message import CATEGORIES, label_key, system_label
 from postroom.core.query import Field, Query
 from postroom.core.text import words
+from postroom.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.text import clean
+from postroom.core.values import dataclass
 
 MAX_SUBJECT: Final = 998  # RFC 5322 section 2.1.1: a line of a header
 MAX_TEXT: Final = 5_000_000

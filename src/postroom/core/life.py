@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Conflict
 from postroom.core.stamp import Stamp
+from postroom.core.values import dataclass
 
 
 class Channel(StrEnum):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from postroom.core.values import dataclass
 
 INBOX: Final = "INBOX"
 SENT: Final = "SENT"

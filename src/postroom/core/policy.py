@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from postroom.core import life
@@ -12,6 +11,7 @@ from postroom.core.errors import Denied, Invalid, Limited
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import duration
+from postroom.core.values import dataclass
 
 DAY: Final = 86_400.0
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen

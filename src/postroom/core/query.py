@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from postroom.core.text import words
+from postroom.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from postroom.core import life, policy
@@ -12,6 +11,7 @@ from postroom.core.audit import Value
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
+from postroom.core.values import dataclass
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call, check_name
 from postroom.store.locks import locked

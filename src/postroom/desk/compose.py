@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -18,6 +18,7 @@ from postroom.core.letter import (
 )
 from postroom.core.outgoing_html import reduce_html
 from postroom.core.text import clean
+from postroom.core.values import dataclass
 
 if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox

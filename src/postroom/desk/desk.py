@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from postroom.core.life import Channel
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
+from postroom.core.values import dataclass
 from postroom.desk.apply import NoteDisplay, VaultDisplay
 from postroom.desk.calls import LetterCalls
 from postroom.desk.compose import Composer, normalize_text

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from postroom.core import life, policy
@@ -35,6 +35,7 @@ from postroom.core.policy import DAY, SLIP_SECONDS, Rules
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.values import dataclass
 from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -16,6 +16,7 @@ from postroom.core.message import SENT
 from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:

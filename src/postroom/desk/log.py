@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
 from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
+from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from postroom.core.values import dataclass
 from postroom.vault.folders import DRAFTS
 
 

@@ -11,11 +11,11 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, NoteLocation, NoteStatus
+from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from postroom.core import life
@@ -22,6 +22,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.core.text import duration
+from postroom.core.values import dataclass
 from postroom.desk.compose import normalize_text
 from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.plan import FOLDERS

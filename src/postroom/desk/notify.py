@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses, subject
+from postroom.core.values import dataclass
 
 PATIENCE = 10.0
 _APPLE = (

@@ -10,12 +10,12 @@ one of its letter and shows what was frozen. Everything else is undone and repor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.desk.note_actions import (
     Approve,
     ApproveListed,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.core.records import Entry, ProviderProof
+from postroom.core.values import dataclass
 from postroom.mail.mailbox import Accepted, Mailbox, NotSent, SendOutcome, Unproven
 from postroom.store.ledger import Ledger
 

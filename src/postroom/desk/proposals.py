@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from postroom.core import life, policy
@@ -17,6 +17,7 @@ from postroom.core.policy import DAY, Rules, has_expired
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.values import dataclass
 from postroom.desk.compose import normalize_text
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.trust import folders_decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from postroom.core.errors import PostroomError, Unavailable
 from postroom.core.lookalike import check_agent_name
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
+from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger, Transaction
 
 MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
+from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger
 from postroom.store.locks import is_locked, locked
 

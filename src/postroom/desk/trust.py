@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from postroom.core.errors import Denied, Invalid
 from postroom.core.policy import Rules
 from postroom.core.records import DeskSettings
+from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.ledger import Ledger
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from postroom.core import life
 from postroom.core.audit import ParsedLine
@@ -13,6 +13,7 @@ from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules, has_expired
 from postroom.core.records import Entry, LetterState
 from postroom.core.stamp import Stamp
+from postroom.core.values import dataclass
 from postroom.desk.proposals import PERSON, Assessor
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.ledger import Ledger

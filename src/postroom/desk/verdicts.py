@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from postroom.core import life, policy
 from postroom.core.card import Card
@@ -13,6 +13,7 @@ from postroom.core.life import Channel
 from postroom.core.policy import Rules, has_expired
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
+from postroom.core.values import dataclass
 from postroom.desk.proposals import PERSON, Assessor, refuse_other_html
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.trust import folders_decide

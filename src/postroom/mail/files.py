@@ -11,7 +11,7 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from postroom.core.errors import Invalid, NotFound
 from postroom.core.message import DRAFT, INBOX, STARRED, TRASH, UNREAD
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.mail import headers
 from postroom.mail.mailbox import Arrival, MailImporter
 

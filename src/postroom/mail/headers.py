@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from calendar import timegm
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from email.utils import parsedate_tz
 from typing import Final
@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from postroom.core.message import Party
 from postroom.core.text import clean
+from postroom.core.values import dataclass
 from postroom.mail.decoding import decode, encode, unbase64
 
 MAX_VALUE: Final = 100_000  # characters of one header that are looked at

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
+from postroom.core.values import dataclass
 from postroom.mail.style import Declared, TextStyle, covered_by
 from postroom.mail.stylesheet import StyledElement, StyleSheets
 

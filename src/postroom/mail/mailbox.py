@@ -9,7 +9,6 @@ store mail themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -18,6 +17,7 @@ from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import DRAFT, INBOX, SENT, Message, Summary, Thread, system_label
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 
 MAX_PAGE = 100
 MAX_LABEL = 225  # characters

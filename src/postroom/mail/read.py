@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 from postroom.core.letter import Enclosure
 from postroom.core.message import Attachment, Mail, Party
 from postroom.core.text import clean, words
+from postroom.core.values import dataclass
 from postroom.mail import headers
 from postroom.mail.decoding import decode
 from postroom.mail.headers import Findings

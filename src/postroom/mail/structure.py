@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from postroom.core.values import dataclass
 from postroom.mail import headers
 from postroom.mail.decoding import unpack
 from postroom.mail.headers import Findings

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tinycss2.color4 import parse_color
+
+from postroom.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

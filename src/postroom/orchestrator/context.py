@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 from postroom.core.records import InboxItem, InboxState
+from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
 from postroom.orchestrator.servers import Servers
 from postroom.services.inbox import InboxService

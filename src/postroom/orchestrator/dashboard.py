@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from postroom.core.errors import Conflict, PostroomError
 from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.text import duration
+from postroom.core.values import dataclass
 from postroom.orchestrator.context import RunContext
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections

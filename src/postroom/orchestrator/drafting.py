@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import life
@@ -21,6 +20,7 @@ from postroom.core.handbook import Judgement, MailFacts, not_answered
 from postroom.core.message import SENT
 from postroom.core.policy import Full
 from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState
+from postroom.core.values import dataclass
 from postroom.desk.compose import Written
 from postroom.desk.proposals import ORCHESTRATOR, Proposal
 from postroom.desk.recorder import Call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from postroom.core import handbook
@@ -25,6 +25,7 @@ from postroom.core.handbook import (
 from postroom.core.policy import back_off
 from postroom.core.records import DecidedBy, InboxItem, InboxState
 from postroom.core.text import words
+from postroom.core.values import dataclass
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.drafting import Drafter, find_obstacle
 from postroom.orchestrator.servers import ToolValues

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import handbook
 from postroom.core.errors import Corrupt, NotFound, PostroomError
 from postroom.core.handbook import Rule
+from postroom.core.values import dataclass
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.servers import Question, ToolValues
 from postroom.vault.folders import HANDBOOK, STYLE

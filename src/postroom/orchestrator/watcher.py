@@ -6,7 +6,7 @@ The cursor and what was found up to it are one transaction. No clock of this mac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError
@@ -14,6 +14,7 @@ from postroom.core.handbook import MailFacts
 from postroom.core.mail_view import MailView
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
+from postroom.core.values import dataclass
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from postroom.agents.mail import MAX_BYTES, AgentLetter, AgentMail
@@ -18,6 +17,7 @@ from postroom.agents.roster import AgentCaller, check_name, everybody, is_sealed
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
+from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.locks import Locked
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from postroom.core.errors import Conflict, Corrupt, PostroomError
 from postroom.core.handbook import MailFacts
 from postroom.core.mail_view import MailView
 from postroom.core.records import DecidedBy, InboxItem, InboxState, NoteLocation
+from postroom.core.values import dataclass
 from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.services.incoming import (

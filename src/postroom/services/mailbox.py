@@ -9,7 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -35,6 +35,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
 from postroom.core.text import duration, file_name, numbered, one_line
+from postroom.core.values import dataclass
 from postroom.desk.exposure import READABLE, ExposureLog
 from postroom.desk.proposals import refuse_other_html
 from postroom.desk.recorder import Call, CallRecorder

@@ -10,12 +10,13 @@ import json
 import os
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.values import dataclass
 from postroom.desk.recorder import Call
 from postroom.store.files import private_folder, replace
 from postroom.store.locks import try_lock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from postroom.core.errors import Denied, Invalid
 from postroom.core.text import clean, one_line
+from postroom.core.values import dataclass
 from postroom.desk.unowned_notes import TYPES
 from postroom.store.ledger import Ledger
 from postroom.vault import folders

@@ -6,12 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.unowned_notes import PROPOSED
 from postroom.services.note_rules import NoteRules

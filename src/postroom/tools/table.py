@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,6 +20,7 @@ from typing import (
 from postroom import __version__
 from postroom.core.errors import Conflict, Limited, PostroomError
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.tools import arguments, listing
 
 if TYPE_CHECKING:

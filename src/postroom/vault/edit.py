@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from postroom.core.errors import Invalid, NotFound
+from postroom.core.values import dataclass
 from postroom.vault.markdown import Heading, headings
 from postroom.vault.note import Note, Typed
 

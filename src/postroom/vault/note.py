@@ -8,11 +8,12 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from postroom.core.errors import Corrupt, Invalid
+from postroom.core.values import dataclass
 
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 Typed: TypeAlias = "bool | int | float | str | list[Typed] | dict[str, Typed] | None"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final
 from urllib.parse import parse_qsl
@@ -16,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import MAX_TEXT
 from postroom.core.records import Check
+from postroom.core.values import dataclass
 from postroom.services.services import Services
 from postroom.web.live import AutoDispatcher, ChangeFeed
 from postroom.web.sessions import BrowserSession, Sessions

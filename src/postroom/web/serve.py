@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from postroom.core.errors import Denied
 from postroom.core.records import Check
+from postroom.core.values import dataclass
 from postroom.services.services import Services
 from postroom.web.app import build_app
 from postroom.web.live import AutoDispatcher, ChangeFeed

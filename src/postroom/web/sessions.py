@@ -13,10 +13,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Denied, Limited
+from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
 from postroom.desk.trust import Unlocked
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from difflib import SequenceMatcher
 from os.path import commonprefix
@@ -15,6 +14,7 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.values import dataclass
 from postroom.desk.proposals import AUTHORS, ORCHESTRATOR
 
 PAGE_SIZE: Final = 50  # letters of a list on one page
