@@ -1,6 +1,7 @@
 """Letters and drafts: what agents ask for, and what becomes of it."""
 
 import json
+import re
 from contextlib import closing
 from email import message_from_string
 from pathlib import Path
@@ -363,7 +364,7 @@ def test_a_letter_is_replaced_once(robin: Person, agent: Visitor) -> None:
     again = agent.call("send_email", body="Dear Ann, x!", replaces=id, **words)
     assert again.refused == "conflict"
     assert f"replaces={new}" in again.text
-    assert f"the letter {id}" in robin.run("show", new).out
+    assert re.search(rf"^Replaces: +the letter {id}$", robin.run("show", new).out, re.MULTILINE)
     agent.done("withdraw_letter", id=new)
     assert agent.done("send_email", body="Dear Ann, x!", replaces=id, **words)["letter"] != new
 
