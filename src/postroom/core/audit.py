@@ -1,4 +1,4 @@
-"""The chain of actions: what a line of the log says, and how a changed log is recognised."""
+"""The log: what may stand in it, redacted; the lines of the chain of actions; and how a changed log is recognised."""
 
 from __future__ import annotations
 
@@ -6,13 +6,80 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn
 
-from postroom.core import redaction
+from postroom.core.text import one_line
 from postroom.core.values import dataclass
+
+# Patterns are compiled at their first use, and kept by `re`: most commands need none.
+MAX_REDACTED = 200
+MAX_SUBJECT = 50
+MAX_ADDRESSES = 5
+_LOOKED_AT = 4_000  # characters; far more than is ever shown
+
+# RFC 5322 section 3.2.3: what no unquoted local part holds ends a word here; a quoted one is a word.
+_REDACTED_WORD = r'"[^"]*+"@[^\s<>()\[\],;:"\\]*+|[^\s<>()\[\],;:"\\]++'
+_AT = "[@＠﹫]|%40"
+_DOMAIN = r"[\w.-]{0,100}"
+_OPAQUE = r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9+/_-]{32,}+={0,2}"
+# A note's path is as long as a token, but made of words and numbers; a token never is, throughout.
+_PATH_NAME = r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}"
+_BETWEEN = r"[+/_-]+"
+
+
+def redact_address(spec: str) -> str:
+    """Return the address with no more of its local part than the first letter."""
+    at = list(re.finditer(_AT, spec))
+    if not at:
+        return "***" if spec.strip() else ""
+    local, rest = spec[: at[-1].start()], spec[at[-1].end() :]
+    local = local.rpartition("<")[2].lstrip('"')
+    shown = re.match(_DOMAIN, rest)
+    return f"{local[:1] if local[:1].isalnum() else ''}***@{shown.group() if shown else ''}"
+
+
+def redact_addresses(specs: Sequence[str]) -> str:
+    shown = ", ".join(redact_address(spec) for spec in specs[:MAX_ADDRESSES])
+    more = len(specs) - MAX_ADDRESSES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def redact_subject(text: str) -> str:
+    """Return the beginning of a subject, on one line."""
+    return re.sub(_REDACTED_WORD, _word, _bounded(text))[:MAX_SUBJECT]
+
+
+def redact_text(message: str) -> str:
+    """Return a message on one line, without addresses or anything that looks like a secret."""
+    if not message:
+        return ""
+    return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
+
+
+def _bounded(text: str) -> str:
+    text = one_line(text)
+    if len(text) <= _LOOKED_AT:
+        return text
+    # A word that is cut in two might not be known for what it is.
+    return text[:_LOOKED_AT].rpartition(" ")[0] or text[:_LOOKED_AT]
+
+
+def _word(found: re.Match[str]) -> str:
+    word = found.group()
+    return redact_address(word) if re.search(_AT, word) and not re.fullmatch(_AT, word) else word
+
+
+def _secret(found: re.Match[str]) -> str:
+    names = list(filter(None, re.split(_BETWEEN, found.group())))
+    if names and all(re.fullmatch(_PATH_NAME, name) for name in names):
+        return found.group()
+    return f"{found.group(1)} ***" if found.group(1) else "***"
+
+
+# The chain
 
 ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents", "orchestrator")
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
@@ -24,45 +91,57 @@ MAX_FAULTS = 100
 Value = str | int | bool | None
 LinePlace = tuple[str, int]  # file and line
 
+# Bytes of a field, as it is written.
+_LONGEST = {
+    "target": 800,
+    "error": 800,
+    "agent": 200,
+    "action_type": 100,
+    "letter": 100,
+    "state": 100,
+}
+_ALWAYS = frozenset(("actor", "action_type", "target", "result"))
+_NOTHING: tuple[object, ...] = (None, "", {})
 _BODIES = frozenset(("body", "text", "html"))
 _LARGEST = 2**53  # JSON's readers keep whole numbers up to here
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00)", re.ASCII)
-_NAME = re.compile(r"[!-~]{0,64}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TIMESTAMP = r"(?a)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00)"
+_NAME = r"[!-~]{0,64}"
+_DIGEST = r"[0-9a-f]{64}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What happened, redacted as it is made; `state` is the one that the letter is in afterwards."""
+    """What happened, redacted as it is made; `state` is the one that the letter is in afterwards.
+
+    A line has the fields in this order, and those after `result` only where they say something.
+    """
 
     actor: str
     action_type: str
     target: str = ""
     result: str = "success"
-    letter: str = ""
-    state: str = ""
-    agent: str = ""
     duration_ms: int | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
     error: str = ""
+    letter: str = ""
+    state: str = ""
+    agent: str = ""
 
     def __post_init__(self) -> None:
         if self.actor not in ACTORS or self.result not in RESULTS:
             raise ValueError(f"{self.actor!r} or {self.result!r} is no word of the log")
         if any(key.casefold() in _BODIES for key in self.parameters):
             raise ValueError("bodies are never logged")
-        for name, most in (("target", 800), ("error", 800), ("agent", 200)):
-            object.__setattr__(self, name, _fit(redaction.text(getattr(self, name)), most))
-        for name in ("action_type", "letter", "state"):
-            object.__setattr__(self, name, _fit(redaction.text(getattr(self, name)), 100))
-        shown = {_fit(redaction.text(k), 60): _value(k, v) for k, v in self.parameters.items()}
+        for name, most in _LONGEST.items():
+            object.__setattr__(self, name, _fit(redact_text(getattr(self, name)), most))
+        shown = {_fit(redact_text(k), 60): _value(k, v) for k, v in self.parameters.items()}
         object.__setattr__(self, "parameters", shown)
 
 
 def _value(key: str, value: Value) -> Value:
     if value is None or isinstance(value, int):
         return value if abs(value or 0) <= _LARGEST else "***"
-    return redaction.subject(value) if key.casefold() == "subject" else redaction.text(value)
+    return redact_subject(value) if key.casefold() == "subject" else redact_text(value)
 
 
 def _fit(text: str, most: int) -> str:
@@ -86,35 +165,23 @@ def write(
 
     With a key it is sealed: only who has the key can have written it.
     """
-    if seq < 1 or not _DIGEST.fullmatch(previous) or not _TIMESTAMP.fullmatch(timestamp):
+    if seq < 1 or not re.fullmatch(_DIGEST, previous) or not re.fullmatch(_TIMESTAMP, timestamp):
         raise ValueError("a line needs its number, the digest before it and a moment in UTC")
-    if not _NAME.fullmatch(desk) or not _NAME.fullmatch(correlation_id):
+    if not re.fullmatch(_NAME, desk) or not re.fullmatch(_NAME, correlation_id):
         raise ValueError("a desk and a correlation are named in 64 plain characters at most")
     datetime.fromisoformat(timestamp)
-    parameters = dict(action.parameters)
-    optional = {
-        "duration_ms": action.duration_ms,
-        "parameters": parameters or None,
-        "error": action.error or None,
-        "letter": action.letter or None,
-        "state": action.state or None,
-        "agent": action.agent or None,
-    }
+    values = asdict(action)
     record = {
         "timestamp": timestamp,
         "correlation_id": correlation_id,
-        "actor": action.actor,
-        "action_type": action.action_type,
-        "target": action.target,
-        "result": action.result,
-        **{name: value for name, value in optional.items() if value is not None},
+        **{key: value for key, value in values.items() if key in _ALWAYS or value not in _NOTHING},
         "desk": desk,
         "seq": seq,
         "previous": previous,
     }
     # All but the parameters is bounded to less than a line.
     while len(line := json.dumps(record, separators=(",", ":"))) > MAX_LINE - 80:
-        parameters.popitem()
+        values["parameters"].popitem()
     return f'{line[:-1]},"seal":"{_seal(line, key)}"}}' if key else line
 
 
@@ -123,10 +190,11 @@ def _seal(line: str, key: str) -> str:
 
 
 def sealed(line: str, key: str) -> bool:
-    """Whether this line was written with the key."""
-    unsealed, mark, seal = line.rpartition(',"seal":"')
-    whole = bool(mark and key) and seal.endswith('"}')
-    return whole and hmac.compare_digest(seal[:-2].encode(), _seal(f"{unsealed}}}", key).encode())
+    unsealed, _, seal = line.rpartition(',"seal":"')
+    true = f'{_seal(f"{unsealed}}}", key)}"}}'
+    return bool(unsealed and key) and hmac.compare_digest(
+        seal.encode("utf-8", "surrogatepass"), true.encode()
+    )
 
 
 def digest(line: str) -> str:
@@ -184,7 +252,7 @@ def read(line: str) -> ParsedLine | None:
         return None
     if type(seq) is not int or not 0 < seq <= _LARGEST or {*map(type, names)} != {str}:
         return None
-    if not _TIMESTAMP.fullmatch(timestamp) or type(get("parameters", {})) is not dict:
+    if not re.fullmatch(_TIMESTAMP, timestamp) or type(get("parameters", {})) is not dict:
         return None
     return ParsedLine(
         desk, seq, previous, digest(line), letter, state, timestamp, action_type, record, line
@@ -193,8 +261,6 @@ def read(line: str) -> ParsedLine | None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where the log is not what was written, and in which way."""
-
     file: str
     line: int
     what: str
@@ -216,20 +282,20 @@ class _Walk:
         if seq in self.seen:
             return Fault(*place, "repeated")
         self.seen.add(seq)
-        fault = None
-        if seq != self.last + 1:
-            self.jumps[seq] = place
-            if seq < self.last:
-                fault = Fault(*place, "out of order")
-        elif found.previous != self.digest and true is None:
-            # The digest speaks of the line before.
-            fault = Fault(*self.place, "edited")
-        elif found.previous != self.digest and true == found.digest:
-            fault = Fault(*place, "edited, in the ledger too")
-        if true is not None and true != found.digest:
-            fault = Fault(*place, "edited")
+        last, expected, before = self.last, self.digest, self.place
         self.last, self.digest, self.place = seq, true or found.digest, place
-        return fault
+        if seq != last + 1:
+            self.jumps[seq] = place
+        if true is not None and true != found.digest:
+            return Fault(*place, "edited")
+        if seq != last + 1:
+            return Fault(*place, "out of order") if seq < last else None
+        if found.previous == expected:
+            return None
+        # The digest speaks of the line before, unless the ledger knows this one.
+        if true is None:
+            return Fault(*before, "edited")
+        return Fault(*place, "edited, in the ledger too")
 
     def missing(self) -> list[Fault]:
         """Return the gaps that nothing filled, each at the line that follows it."""

@@ -3,7 +3,7 @@
 PostroomError
 ├── Invalid        the call is wrong: change it
 ├── NotFound       there is no such thing: look for another
-├── Denied         a person or a rule says no: ask the person
+├── Denied         it needs a person, or a rule says no: ask the person
 ├── Limited        too much at once: wait `seconds`
 ├── AuthRequired   the account must be signed in: run the command that is named
 ├── Conflict       someone else changed it first: read again, then decide
@@ -26,30 +26,23 @@ class PostroomError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
-        self.logged = False  # whether the log has its line already
-        self.status = 0  # of the answer, where a provider's said so over HTTP
+        self.logged = False  # whether the audit log has a line about this error already
+        self.status = 0  # the HTTP status of a provider's answer, if this error comes from one
 
     @property
     def message_with_remedy(self) -> str:
-        """The cause and what to do next, in one line."""
         return f"{self.message.rstrip('.')}. {self.remedy}".strip()
 
 
 class Invalid(PostroomError):
-    """The call is wrong and must be changed."""
-
     code = "invalid_input"
 
 
 class NotFound(PostroomError):
-    """There is no such thing."""
-
     code = "not_found"
 
 
 class Denied(PostroomError):
-    """It needs a person, or is forbidden."""
-
     code = "permission_denied"
 
 
@@ -87,25 +80,29 @@ class Conflict(PostroomError):
 
 
 class Unavailable(PostroomError):
-    """Nothing happened; it may be tried again."""
-
     code = "unavailable"
 
 
 class Uncertain(PostroomError):
-    """It may have happened; it is never repeated blindly."""
-
     code = "uncertain"
 
 
 class Corrupt(PostroomError):
-    """A file that does not parse, or not any more."""
-
     code = "parse_error"
 
 
+def require(*conditions: tuple[object, str, str], kind: type[PostroomError] = Invalid) -> None:
+    """Raise an error of this kind for the first condition that does not hold: with its message and its remedy."""
+    for holds, message, remedy in conditions:
+        if not holds:
+            raise kind(message, remedy=remedy)
+
+
 def unexpected(bug: Exception, *, remedy: str) -> PostroomError:
-    """Return an error that nobody foresaw, without its text: that may hold what a mail says."""
+    """Return the error to show for an exception that no code expects: its class and place alone.
+
+    Its own text is left out, because it may quote a mail.
+    """
     where = bug.__traceback__
     while where and where.tb_next:
         where = where.tb_next

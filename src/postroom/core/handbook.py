@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Final, Literal, NamedTuple, get_args
 
-from postroom.core.errors import Corrupt
+from postroom.core.errors import Corrupt, require
 from postroom.core.message import label_key
+from postroom.core.policy import covers
 from postroom.core.text import words
 from postroom.core.values import dataclass
 
@@ -62,20 +63,19 @@ class Case(NamedTuple):
     draft: str = ""
 
 
-def not_answered(facts: MailFacts, drafts: int, most: int) -> str:
+def answer_obstacle(facts: MailFacts, drafts: int, most: int) -> str:
     """Return why no answer to this mail is drafted by itself: it could make a loop."""
-    if facts.own:
-        return "it comes from this account itself"
-    if facts.automatic:
-        return "it was sent by a machine"
-    if facts.list_id:
-        return "it came by a mailing list"
-    if drafts >= most:
-        return f"{drafts} answers were drafted in this conversation within a day"
-    return ""
+    often = f"{drafts} answers were drafted in this conversation within a day"
+    obstacles = (
+        (facts.own, "it comes from this account itself"),
+        (facts.automatic, "it was sent by a machine"),
+        (facts.list_id, "it came by a mailing list"),
+        (drafts >= most, often),
+    )
+    return next((why for is_so, why in obstacles if is_so), "")
 
 
-def settled(judgement: Judgement, obstacle: str) -> Judgement:
+def prevent_loop(judgement: Judgement, obstacle: str) -> Judgement:
     """Return what is really done: an answer that could make a loop is left to the person."""
     if judgement.decision in DRAFTS and obstacle:
         return Judgement("needs_info", "", f"No answer is drafted by itself: {obstacle}.")
@@ -93,6 +93,9 @@ _WHO: Final = re.compile(
 _SPACES: Final = re.compile(r"[ \t]+")
 _VALUE: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s,`:][^,`:]*?))\s*(?=,|$|\band\b|:)")
 _AND: Final = re.compile(r"\s*\band\s+", re.IGNORECASE)
+_OR: Final = re.compile(r"\s*or\b", re.IGNORECASE)
+_COLON: Final = re.compile(r"\s*:")
+_ABOUT_WORD: Final = re.compile(r"\s*([A-Za-z_]+)")
 _REMEDY: Final = "Mend it: docs/orchestrator.md has the form. Until then no mail is triaged."
 
 
@@ -113,15 +116,6 @@ class Rule:
     written: str = ""
 
 
-def _address(rule: str, addresses: Iterable[str]) -> bool:
-    """Whether one of these is the address, or below the domain, that a rule names."""
-    wanted = rule.casefold().removeprefix("@")
-    if "@" in wanted:
-        return wanted in addresses
-    domains = [address.rpartition("@")[2] for address in addresses]
-    return any(domain == wanted or domain.endswith(f".{wanted}") for domain in domains)
-
-
 def _phrase(rule: str, text_words: Sequence[str]) -> bool:
     """Whether the words of a rule stand in a text, in this order and side by side."""
     wanted = words(rule)
@@ -133,21 +127,21 @@ def _phrase(rule: str, text_words: Sequence[str]) -> bool:
     )
 
 
-# What a condition may be about: whether it needs values, and how one of them is compared.
-_ABOUT: Final[dict[str, tuple[bool, Callable[[str, MailFacts], bool]]]] = {
-    "from": (True, lambda value, facts: _address(value, (facts.sender,))),
-    "to": (True, lambda value, facts: _address(value, facts.recipients)),
-    "subject": (True, lambda value, facts: _phrase(value, words(facts.subject))),
-    "text": (True, lambda value, facts: _phrase(value, facts.words)),
-    "label": (True, lambda value, facts: label_key(value) in map(label_key, facts.labels)),
-    "list": (False, lambda value, facts: value.casefold().strip("<>") == facts.list_id),
-    "automatic": (False, lambda _value, _facts: False),
-    "anything": (False, lambda _value, _facts: False),
-}
-_BARE: Final[dict[str, Callable[[MailFacts], bool]]] = {
-    "list": lambda facts: bool(facts.list_id),
-    "automatic": lambda facts: facts.automatic,
-    "anything": lambda _facts: True,
+# What a condition may be about: what holds where no value stands there, and how a value is compared.
+_ABOUT: Final[
+    dict[str, tuple[Callable[[MailFacts], bool] | None, Callable[[str, MailFacts], bool] | None]]
+] = {
+    "from": (None, lambda value, facts: covers(value, facts.sender)),
+    "to": (None, lambda value, facts: any(covers(value, key) for key in facts.recipients)),
+    "subject": (None, lambda value, facts: _phrase(value, words(facts.subject))),
+    "text": (None, lambda value, facts: _phrase(value, facts.words)),
+    "label": (None, lambda value, facts: label_key(value) in map(label_key, facts.labels)),
+    "list": (
+        lambda facts: bool(facts.list_id),
+        lambda value, facts: value.casefold().strip("<>") == facts.list_id,
+    ),
+    "automatic": (lambda facts: facts.automatic, None),
+    "anything": (lambda _facts: True, None),
 }
 _FORM: Final = "`- from `name@example.org`: archive`"
 
@@ -164,25 +158,25 @@ def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
         going_on = going_on and number == before + 1  # else a heading or code stands between
         blank, before = bool(items) and not going_on, number
         text = _SPACES.sub(" ", line.strip())
-        item = _RULE.fullmatch(text)
-        if line.startswith((" ", "\t")) and item:
-            raise _wrong(number, "a rule is not indented")
-        if _GLUED.match(text):
-            raise _wrong(number, "a rule begins with `-` and a space")
-        if _COMMENT.search(text):
-            raise _wrong(number, "a comment would not hide a rule: delete it, or move it elsewhere")
+        item, indented = _RULE.fullmatch(text), line.startswith((" ", "\t"))
+        unfit = going_on and not item and text.startswith(("|", ">", "#", "---"))
+        hidden = "a comment would not hide a rule: delete it, or move it elsewhere"
+        cut_off = blank and not item and line.startswith(("  ", "\t"))
+        _check(
+            number,
+            (indented and item, "a rule is not indented"),
+            (_GLUED.match(text), "a rule begins with `-` and a space"),
+            (_COMMENT.search(text), hidden),
+            (text and cut_off, "a rule ends at a blank line: put all of it above"),
+            (unfit, "this cannot stand in a rule's text: put a blank line before it"),
+            (item and len(items) == MAX_RULES, f"{MAX_RULES} rules are the most"),
+        )
         if item:
             items.append((number, item[1]))
-        elif text and blank and line.startswith(("  ", "\t")):
-            raise _wrong(number, "a rule ends at a blank line: put all of it above")
-        elif (text and going_on and text[0] in "|>#") or (going_on and text.startswith("---")):
-            raise _wrong(number, "this cannot stand in a rule's text: put a blank line before it")
         elif text and going_on:
             first, words_before = items[-1]
             items[-1] = (first, f"{words_before} {text}")
         going_on = bool(text) and (going_on or bool(item))
-        if len(items) > MAX_RULES:
-            raise _wrong(number, f"{MAX_RULES} rules are the most")
     return tuple(_rule(number, text) for number, text in items)
 
 
@@ -197,62 +191,65 @@ def misplaced(lines: Iterable[tuple[int, str]]) -> int:
     return 0
 
 
-def _wrong(number: int, why: str) -> Corrupt:
-    return Corrupt(f"Handbook.md, line {number}: {why}", remedy=_REMEDY)
+def _check(number: int, *faults: tuple[object, str]) -> None:
+    """Raise `Corrupt` with the first reason whose condition holds."""
+    for is_so, why in faults:
+        require((not is_so, f"Handbook.md, line {number}: {why}", _REMEDY), kind=Corrupt)
 
 
 def _rule(number: int, text: str) -> Rule:
     conditions, rest = _conditions(number, text)
-    decision, _, words_after = rest.strip().partition(" ")
+    decision, _, argument = rest.strip().partition(" ")
+    argument = argument.strip()
     name = decision.strip("`*_").rstrip(".,;").casefold()
     chosen: Decision | None = next((known for known in DECISIONS if known == name), None)
-    if chosen is None:
-        known = ", ".join(DECISIONS)
-        raise _wrong(number, f"{decision[:40]!r} is no decision; those are {known}")
-    argument = words_after.strip()
-    if argument and chosen not in (*DRAFTS, "delegate"):
-        raise _wrong(number, f"{chosen} takes no text, only {', '.join((*DRAFTS, 'delegate'))} do")
-    if len(argument) > MAX_TEXT:
-        raise _wrong(number, f"the text is longer than {MAX_TEXT:,} characters")
-    return Rule(conditions, Judgement(chosen, argument), number, f"- {text}")
+    takes_text = (*DRAFTS, "delegate")
+    refused = argument and chosen not in takes_text
+    _check(
+        number,
+        (not chosen, f"{decision[:40]!r} is no decision; those are {', '.join(DECISIONS)}"),
+        (refused, f"{chosen} takes no text, only {', '.join(takes_text)} do"),
+        (len(argument) > MAX_TEXT, f"the text is longer than {MAX_TEXT:,} characters"),
+    )
+    return Rule(conditions, Judgement(chosen or "needs_info", argument), number, f"- {text}")
 
 
 def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
     """Return what stands before the colon, and what is after it."""
     found: list[Condition] = []
-    at = 0
-    while True:
-        about = re.compile(r"\s*([A-Za-z_]+)").match(text, at)
+    at, joint = 0, None
+    _check(number, (text.startswith("["), "a rule has no checkbox"))
+    while joint or not found:
+        about = _ABOUT_WORD.match(text, at)
         word = about[1].casefold() if about else ""
-        if text.startswith("["):
-            raise _wrong(number, "a rule has no checkbox")
-        if about is None or word not in _ABOUT:
-            shown, known = text[at : at + 30].strip(), ", ".join(_ABOUT)
-            raise _wrong(number, f"a rule begins with one of {known}, not {shown!r}, as in {_FORM}")
-        values, at = _values(text, about.end())
-        if not values and _ABOUT[word][0]:
-            raise _wrong(
-                number,
-                f"`{word}` says nothing: what it must be stands after it, without a colon between",
-            )
-        if values and word in ("automatic", "anything"):
-            raise _wrong(number, f"`{word}` stands alone")
-        if word in ("subject", "text") and not all(map(words, values)):
-            raise _wrong(number, f"`{word}` names no word")
-        if any('"' in value for value in values):
-            raise _wrong(number, f"`{word}` needs no quotes: write it as it is, or in backticks")
-        if word in ("from", "to") and not all(map(_WHO.fullmatch, values)):
-            raise _wrong(number, f"`{word}` takes addresses and domains")
+        shown, known = text[at : at + 30].strip(), ", ".join(_ABOUT)
+        unknown = f"a rule begins with one of {known}, not {shown!r}, as in {_FORM}"
+        _check(number, (word not in _ABOUT, unknown))
+        bare, compare = _ABOUT[word]
+        values, at = _values(text, about.end() if about else at)
+        wordless = word in ("subject", "text") and not all(map(words, values))
+        nobody = word in ("from", "to") and not all(map(_WHO.fullmatch, values))
+        nothing = f"`{word}` says nothing: what it must be stands after it, without a colon between"
+        quoted = any('"' in value for value in values)
+        _check(
+            number,
+            (not values and not bare, nothing),
+            (values and not compare, f"`{word}` stands alone"),
+            (wordless, f"`{word}` names no word"),
+            (quoted, f"`{word}` needs no quotes: write it as it is, or in backticks"),
+            (nobody, f"`{word}` takes addresses and domains"),
+        )
         found.append(Condition(word, values))
-        if more := _AND.match(text, at):
-            at = more.end()
-            continue
-        colon = re.compile(r"\s*:").match(text, at)
-        if colon is None and re.compile(r"\s*or\b", re.IGNORECASE).match(text, at):
-            raise _wrong(number, "there is no `or`: put commas between values, or write two rules")
-        if colon is None:
-            raise _wrong(number, f"a colon and a decision are missing, as in {_FORM}")
-        return tuple(found), text[colon.end() :]
+        joint = _AND.match(text, at)
+        at = joint.end() if joint else at
+    colon = _COLON.match(text, at)
+    either = "there is no `or`: put commas between values, or write two rules"
+    _check(
+        number,
+        (not colon and _OR.match(text, at), either),
+        (not colon, f"a colon and a decision are missing, as in {_FORM}"),
+    )
+    return tuple(found), text[colon.end() if colon else at :]
 
 
 def _values(text: str, at: int) -> tuple[tuple[str, ...], int]:
@@ -267,12 +264,11 @@ def _values(text: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def decide(rules: Sequence[Rule], facts: MailFacts) -> Rule | None:
-    """Return the first rule that fits a mail, if there is one."""
     return next((rule for rule in rules if all(_fits(c, facts) for c in rule.conditions)), None)
 
 
 def _fits(condition: Condition, facts: MailFacts) -> bool:
+    bare, compare = _ABOUT[condition.about]
     if not condition.values:
-        return _BARE[condition.about](facts)
-    compare = _ABOUT[condition.about][1]
-    return any(compare(value, facts) for value in condition.values)
+        return bool(bare and bare(facts))
+    return compare is not None and any(compare(value, facts) for value in condition.values)

@@ -11,19 +11,15 @@ Nothing is guessed: what is not understood is `Invalid`, with its place.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from postroom.core import query as nodes
-from postroom.core.errors import Invalid
+from postroom.core.errors import Invalid, require
 from postroom.core.message import CATEGORIES, label_key, system_label
 from postroom.core.query import Field, Query
 from postroom.core.text import words
-from postroom.core.values import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_QUERY: Final = 16_384  # characters
 MAX_DEPTH: Final = 10  # brackets within brackets; SQLite parses no expression much deeper
@@ -31,10 +27,6 @@ MAX_TERMS: Final = 400
 MAX_PHRASE: Final = 50  # words in a row
 MAX_AGE: Final = 99_999  # units of newer_than: and older_than:
 MAX_SIZE: Final = 10**15 - 1  # bytes
-
-
-class UnknownOperator(Invalid):
-    """The query uses what Postroom does not know, though the provider itself may."""
 
 
 class _Term(NamedTuple):
@@ -46,15 +38,17 @@ class _Term(NamedTuple):
     quoted: bool
 
     def wrong(self, why: str, remedy: str) -> Invalid:
-        return _wrong(_brief(self.value), self.at, why, remedy)
+        return Invalid(f"{_brief(self.value)} at character {self.at + 1} {why}", remedy=remedy)
 
 
-def _wrong(what: str, at: int, why: str, remedy: str) -> Invalid:
-    return Invalid(f"{what} at character {at + 1} {why}", remedy=remedy)
+def _check(at: int, *faults: tuple[object, str, str, str]) -> None:
+    """Raise `Invalid` for the first condition that holds: of what at this place, why, and the remedy."""
+    for is_so, what, why, remedy in faults:
+        require((not is_so, f"{what} at character {at + 1} {why}", remedy))
 
 
-def _unknown(what: str, at: int, remedy: str) -> UnknownOperator:
-    return UnknownOperator(f"Search does not know {what} at character {at + 1}", remedy=remedy)
+def _unknown(what: str, at: int, remedy: str) -> Invalid:
+    return Invalid(f"Search does not know {what} at character {at + 1}", remedy=remedy)
 
 
 def _brief(text: str) -> str:
@@ -65,11 +59,13 @@ def _read_text(term: _Term) -> Query:
     where = Field(term.operator)
     if where in nodes.PEOPLE and not term.quoted and term.value.lower() == "me":
         return nodes.OwnAddress(where)
-    count = len(words(term.value))
-    if not count:
-        raise term.wrong("has no letter or digit to search for", "Search for words.")
-    if count > MAX_PHRASE:
-        raise term.wrong(f"is longer than {MAX_PHRASE} words", "Search for fewer words in a row.")
+    count, brief = len(words(term.value)), _brief(term.value)
+    long = f"is longer than {MAX_PHRASE} words"
+    _check(
+        term.at,
+        (not count, brief, "has no letter or digit to search for", "Search for words."),
+        (count > MAX_PHRASE, brief, long, "Search for fewer words in a row."),
+    )
     return nodes.Text(where, term.value)
 
 
@@ -85,45 +81,40 @@ def _read_place(term: _Term) -> Query:
         known = "in:inbox, in:sent, in:drafts, in:spam, in:trash and in:anywhere"
         remedy = f"It knows {known}, and label:{key} for a label of that name."
         raise _unknown(f"in:{key}", term.at, remedy)
-    return nodes.Anywhere() if key == "anywhere" else _read_label(term)
+    return nodes.Fact.ANYWHERE if key == "anywhere" else _read_label(term)
 
 
-def _one_of(values: dict[str, Query]) -> Callable[[_Term], Query]:
-    def read(term: _Term) -> Query:
-        if found := values.get(term.value.lower()):
-            return found
-        known = ", ".join(f"{term.operator}:{value}" for value in values)
-        raise _unknown(f"{term.operator}:{_brief(term.value)}", term.at, f"It knows {known}.")
-
-    return read
+def _read_choice(term: _Term) -> Query:
+    choices = _CHOICES[term.operator]
+    if found := choices.get(term.value.lower()):
+        return found
+    known = ", ".join(f"{term.operator}:{value}" for value in choices)
+    raise _unknown(f"{term.operator}:{_brief(term.value)}", term.at, f"It knows {known}.")
 
 
 def _read_date(term: _Term) -> Query:
-    node = nodes.Since if term.operator in ("after", "newer") else nodes.Until
-    why = "is no date"
-    try:
-        if _SECONDS.fullmatch(term.value):
-            return node(int(term.value))
-        if found := _YEAR_FIRST.fullmatch(term.value):
-            return node(date(int(found[1]), int(found[3]), int(found[4])))
-        if found := _YEAR_LAST.fullmatch(term.value):
-            return node(date(int(found[3]), int(found[1]), int(found[2])))
-    except ValueError:
-        why = "is no day of the calendar"
+    newer, why = term.operator in ("after", "newer"), "is no date"
+    if _SECONDS.fullmatch(term.value):
+        return nodes.Dated(newer, int(term.value))
+    if found := _DAY.fullmatch(_YEAR_LAST.sub(r"\3/\1/\2", term.value)):
+        try:
+            return nodes.Dated(newer, date(int(found[1]), int(found[3]), int(found[4])))
+        except ValueError:
+            why = "is no day of the calendar"
     forms = "2024/01/31, 2024-01-31, 01/31/2024 or seconds since 1970 in 9 to 11 digits"
     raise term.wrong(why, f"Write {term.operator}: and {forms}.")
 
 
 def _read_age(term: _Term) -> Query:
-    if found := _AGE.fullmatch(term.value):
-        return nodes.Age(term.operator == "newer_than", int(found[1]), nodes.Unit(found[2].lower()))
+    if found := _AGE.fullmatch(term.value.lower()):
+        return nodes.Age(term.operator == "newer_than", int(found[1]), found[2])
     forms = f"a number up to {MAX_AGE} and h, d, m or y, as in {term.operator}:2d"
     raise term.wrong("is no age", f"Write {forms}.")
 
 
 def _read_size(term: _Term) -> Query:
-    found = _SIZE.fullmatch(term.value)
-    if found and (count := int(found[1]) * _SCALES[(found[2] or "").upper()]) <= MAX_SIZE:
+    found = _SIZE.fullmatch(term.value.upper())
+    if found and (count := int(found[1]) * 1024 ** " KMG".index(found[2] or " ")) <= MAX_SIZE:
         return nodes.Size(term.operator != "smaller", count)
     forms = f"bytes, or K, M or G, as in {term.operator}:10M, up to {MAX_SIZE:,} bytes"
     raise term.wrong("is no size", f"Write {forms}.")
@@ -136,34 +127,31 @@ def _read_message_id(term: _Term) -> Query:
 
 
 _NO_LABELS: Final = frozenset({"archive", "chats", "scheduled", "snoozed"})  # places in Gmail
-_YEAR_FIRST: Final = re.compile(r"([0-9]{4})([/-])([0-9]{1,2})\2([0-9]{1,2})")
-_YEAR_LAST: Final = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})")
+_DAY: Final = re.compile(r"([0-9]{4})([/-])([0-9]{1,2})\2([0-9]{1,2})")
+_YEAR_LAST: Final = re.compile(r"\A([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})\Z")
 # Fewer digits are rather a year or 20240131, and more of them milliseconds.
 _SECONDS: Final = re.compile(r"[0-9]{9,11}")
-_AGE: Final = re.compile(r"([1-9][0-9]{0,4})([hdmyHDMY])")
-_SIZE: Final = re.compile(r"([0-9]{1,15})(?:([KMGkmg])?[Bb]?)")
-_SCALES: Final = {"G": 2**30, "M": 2**20, "K": 2**10, "": 1}
-
+_AGE: Final = re.compile(rf"([1-9][0-9]{{0,4}})([{nodes.UNITS}])")
+_SIZE: Final = re.compile(r"([0-9]{1,15})([KMG])?B?")
+_CHOICES: Final[dict[str, dict[str, Query]]] = {
+    "is": {
+        "unread": nodes.Labelled("unread"),
+        "read": nodes.Not(nodes.Labelled("unread")),
+        "starred": nodes.Labelled("starred"),
+        "important": nodes.Labelled("important"),
+    },
+    "has": {
+        "attachment": nodes.Fact.ATTACHMENT,
+        "userlabels": nodes.Fact.USERLABELS,
+        "nouserlabels": nodes.Not(nodes.Fact.USERLABELS),
+    },
+    "category": {name: nodes.Labelled(f"category_{name}") for name in CATEGORIES},
+}
 _OPERATORS: Final[dict[str, Callable[[_Term], Query]]] = {
     **{where.value: _read_text for where in Field},
     "label": _read_label,
     "in": _read_place,
-    "is": _one_of(
-        {
-            "unread": nodes.Labelled("unread"),
-            "read": nodes.Not(nodes.Labelled("unread")),
-            "starred": nodes.Labelled("starred"),
-            "important": nodes.Labelled("important"),
-        }
-    ),
-    "has": _one_of(
-        {
-            "attachment": nodes.Has(nodes.Kind.ATTACHMENT),
-            "userlabels": nodes.Has(nodes.Kind.USERLABELS),
-            "nouserlabels": nodes.Not(nodes.Has(nodes.Kind.USERLABELS)),
-        }
-    ),
-    "category": _one_of({name: nodes.Labelled(f"category_{name}") for name in CATEGORIES}),
+    **dict.fromkeys(_CHOICES, _read_choice),
     **dict.fromkeys(("after", "newer", "before", "older"), _read_date),
     **dict.fromkeys(("newer_than", "older_than"), _read_age),
     **dict.fromkeys(("larger", "size", "smaller"), _read_size),
@@ -185,40 +173,65 @@ _INSTEAD: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Group:
-    """A bracket that is still open, or the query itself."""
+class _Group(NamedTuple):
+    """A bracket that is open, or the query itself."""
 
     opener: str = ""
     at: int = 0
-    operator: str = ""
-    negated: bool = False
-    clauses: list[list[Query]] = field(default_factory=list)
-    joint: str = ""  # the OR or AND that waits for its right side
-    joint_at: int = 0
+    operator: str = ""  # before the bracket: it holds for all in it
+    depth: int = 0
 
 
-class _Reader:
-    """Reads a query once from left to right; open brackets are a list, so depth costs no stack."""
+class _QueryParser:
+    """Reads a query once from left to right, without going back."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.groups = [_Group()]
         self.terms = 0
 
-    def read(self) -> Query:
-        while char := self._next():
-            if char in ")}":
-                self._close(char)
-            elif keyword := _KEYWORD.match(self.text, self.at):
-                self._join(keyword[0])
+    def group(self, group: _Group) -> Query:
+        """Read up to the bracket that closes the group, or the end of the query."""
+        clauses: list[list[Query]] = []
+        joint, joint_at = "", 0
+        while (char := self._next()) and char not in ")}":
+            if keyword := _KEYWORD.match(self.text, self.at):
+                self._check_keyword(keyword[0], group, is_first=bool(joint or not clauses))
+                joint, joint_at = keyword[0], self.at
+                self.at = keyword.end()
+                continue
+            term = self._term(group)
+            if clauses and (joint == "OR" or group.opener == "{"):
+                clauses[-1].append(term)
             else:
-                self._term()
-        if (group := self.groups[-1]).opener:
-            remedy = f'Add "{_CLOSING[group.opener]}".'
-            raise _wrong(f'"{group.opener}"', group.at, "is never closed", remedy)
-        return _meaning(group) if group.clauses else nodes.Everything()
+                clauses.append([term])
+            joint = ""
+        self._check_end(group, char, is_empty=not clauses)
+        _check(joint_at, (joint, joint, "has no term on its right", _both_sides(joint)))
+        if not clauses:
+            return nodes.Fact.EVERYTHING
+        return nodes.joined(nodes.And, [nodes.joined(nodes.Or, each) for each in clauses])
+
+    def _check_keyword(self, word: str, group: _Group, *, is_first: bool) -> None:
+        if word in _INSTEAD:
+            remedy = f'{_INSTEAD[word]}; or write "{word}" in quotes for the word itself.'
+            raise _unknown(f"the operator {word}", self.at, remedy)
+        braced = word == "AND" and group.opener == "{"
+        _check(
+            self.at,
+            (is_first, word, "has no term on its left", _both_sides(word)),
+            (braced, word, "stands in braces, which mean OR", "Use ( ) for AND."),
+        )
+
+    def _check_end(self, group: _Group, char: str, *, is_empty: bool) -> None:
+        closing, opener = _CLOSING.get(group.opener, ""), f'"{group.opener}"'
+        unpaired = f"cannot close {opener} at character {group.at + 1}"
+        unpaired = unpaired if closing else "closes nothing"
+        pair = "Pair the brackets, or put them in quotes."
+        empty = closing and is_empty
+        _check(group.at, (closing and not char, opener, "is never closed", f'Add "{closing}".'))
+        _check(self.at, (char != closing, f'"{char}"', unpaired, pair))
+        _check(group.at, (empty, "The group", "is empty", "Put a term in it, or leave it out."))
 
     def _next(self) -> str:
         """Move over blanks and return the character after them, or "" at the end."""
@@ -230,111 +243,68 @@ class _Reader:
         self.at = found.end() if found else self.at
         return found[0] if found else ""
 
-    def _term(self) -> None:
+    def _term(self, group: _Group) -> Query:
         start = self.at
         minuses = len(self._take(_MINUSES))
         follows = self.text[self.at : self.at + 1]
         astray = not follows.strip() or follows in ")}" or _KEYWORD.match(self.text, self.at)
-        if minuses and astray:
-            remedy = 'Put it right before a term, as in -draft, or in quotes, as in "a - b".'
-            raise _wrong('"-"', start, "has nothing to negate", remedy)
-        operator = self.groups[-1].operator
+        remedy = 'Put it right before a term, as in -draft, or in quotes, as in "a - b".'
+        _check(start, (minuses and astray, '"-"', "has nothing to negate", remedy))
+        operator = group.operator
         if named := _OPERATOR.match(self.text, self.at):
-            operator = self._operator(named)
+            operator = self._operator(named, operator)
         elif follows == "+":
             remedy = "Leave it out, for words are found as they are written; or quote the term."
             raise _unknown('the operator "+"', self.at, remedy)
-        self._value(operator, negated=minuses % 2 == 1)
+        query = self._value(operator, group.depth)
+        return nodes.opposite(query) if minuses % 2 else query
 
-    def _operator(self, named: re.Match[str]) -> str:
+    def _operator(self, named: re.Match[str], outer: str) -> str:
         """Move to the value of this operator, over blanks as Gmail does, and return its name."""
         name, start = named[1].lower(), named.start()
         if name not in _OPERATORS:
             from difflib import get_close_matches  # for mistakes only
 
             known = ", ".join(f"{each}:" for each in sorted(_OPERATORS) if each)
+            near = "".join(
+                f"Did you mean {one}:? " for one in get_close_matches(name, _OPERATORS, 1)
+            )
             literal = _brief(self._take(_WORD))
-            near = get_close_matches(name, _OPERATORS, n=1)
-            hint = f"Did you mean {near[0]}:? " if near else ""
-            remedy = f"{hint}Put it in quotes to search for the text: {literal}. Known are {known}."
+            remedy = f"{near}Put it in quotes to search for the text: {literal}. Known are {known}."
             raise _unknown(f"the operator {_brief(named[0])}", start, remedy)
-        if within := self.groups[-1].operator:
-            remedy = f'Close those brackets first, or write "{name}:" in quotes for the text.'
-            raise _wrong(f"{name}:", start, f"stands in the brackets of {within}:", remedy)
+        within = f"stands in the brackets of {outer}:"
+        remedy = f'Close those brackets first, or write "{name}:" in quotes for the text.'
+        _check(start, (outer, f"{name}:", within, remedy))
         self.at = named.end()
         char = self._next()
-        apart = self.at > named.end()
-        if char == "-":
-            remedy = f"Write -{name}:value to exclude it, or the value in quotes."
-            raise _wrong('"-"', self.at, f"stands between {name}: and its value", remedy)
+        between = f"stands between {name}: and its value"
+        remedy = f"Write -{name}:value to exclude it, or the value in quotes."
+        _check(self.at, (char == "-", '"-"', between, remedy))
         other = _KEYWORD.match(self.text, self.at) or _OPERATOR.match(self.text, self.at)
-        if char in (")", "}", "") or (apart and other):
-            raise _wrong(f"{name}:", start, "has no value", f"Write one, as in {name}:value.")
+        lone = char in (")", "}", "") or (self.at > named.end() and other)
+        _check(start, (lone, f"{name}:", "has no value", f"Write one, as in {name}:value."))
         return name
 
-    def _value(self, operator: str, *, negated: bool) -> None:
+    def _value(self, operator: str, depth: int) -> Query:
         start, char = self.at, self.text[self.at]
         if char in _CLOSING:
-            if len(self.groups) > MAX_DEPTH:
-                why = f"opens more than {MAX_DEPTH} levels of brackets"
-                raise _wrong(f'"{char}"', start, why, "Use fewer brackets.")
-            self.groups.append(_Group(char, start, operator, negated))
+            deep = f"opens more than {MAX_DEPTH} levels of brackets"
+            _check(start, (depth == MAX_DEPTH, f'"{char}"', deep, "Use fewer brackets."))
             self.at += 1
-            return
+            query = self.group(_Group(char, start, operator, depth + 1))
+            self.at += 1
+            return query
         self.terms += 1
-        if self.terms > MAX_TERMS:
-            why = f"is one more than the {MAX_TERMS} that a query may have"
-            raise _wrong("The term", start, why, "Split the query into several.")
+        many = f"is one more than the {MAX_TERMS} that a query may have"
+        _check(start, (self.terms > MAX_TERMS, "The term", many, "Split the query into several."))
         if char == '"':
             end = self.text.find('"', start + 1)
-            if end < 0:
-                raise _wrong("The quote", start, "is never closed", "Add the second one.")
+            _check(start, (end < 0, "The quote", "is never closed", "Add the second one."))
             self.at = end + 1
-            term = _Term(operator, self.text[start + 1 : end], start, quoted=True)
+            value = self.text[start + 1 : end]
         else:
-            term = _Term(operator, self._take(_WORD), start, quoted=False)
-        self._add(_OPERATORS[operator](term), negated=negated)
-
-    def _add(self, query: Query, *, negated: bool) -> None:
-        group = self.groups[-1]
-        query = nodes.opposite(query) if negated else query
-        if group.clauses and (group.joint == "OR" or group.opener == "{"):
-            group.clauses[-1].append(query)
-        else:
-            group.clauses.append([query])
-        group.joint = ""
-
-    def _join(self, word: str) -> None:
-        group, start = self.groups[-1], self.at
-        if word in _INSTEAD:
-            remedy = f'{_INSTEAD[word]}; or write "{word}" in quotes for the word itself.'
-            raise _unknown(f"the operator {word}", start, remedy)
-        if group.joint or not group.clauses:
-            raise _wrong(word, start, "has no term on its left", _both_sides(word))
-        if word == "AND" and group.opener == "{":
-            raise _wrong(word, start, "stands in braces, which mean OR", "Use ( ) for AND.")
-        group.joint, group.joint_at = word, start
-        self.at += len(word)
-
-    def _close(self, char: str) -> None:
-        group = self.groups[-1]
-        if _CLOSING.get(group.opener) != char:
-            why = "closes nothing"
-            if group.opener:
-                why = f'cannot close "{group.opener}" at character {group.at + 1}'
-            raise _wrong(f'"{char}"', self.at, why, "Pair the brackets, or put them in quotes.")
-        if not group.clauses:
-            raise _wrong("The group", group.at, "is empty", "Put a term in it, or leave it out.")
-        self.groups.pop()
-        self.at += 1
-        self._add(_meaning(group), negated=group.negated)
-
-
-def _meaning(group: _Group) -> Query:
-    if group.joint:
-        remedy = _both_sides(group.joint)
-        raise _wrong(group.joint, group.joint_at, "has no term on its right", remedy)
-    return nodes.joined(nodes.And, [nodes.joined(nodes.Or, clause) for clause in group.clauses])
+            value = self._take(_WORD)
+        return _OPERATORS[operator](_Term(operator, value, start, quoted=char == '"'))
 
 
 def _both_sides(word: str) -> str:
@@ -343,10 +313,9 @@ def _both_sides(word: str) -> str:
 
 def parse(text: str) -> Query:
     """Return the tree of a query, or raise `Invalid` with the place and the remedy."""
-    if len(text) > MAX_QUERY:
-        length = f"{len(text):,} characters; {MAX_QUERY:,} is the most"
-        raise Invalid(f"The query has {length}", remedy="Shorten it.")
+    length = f"The query has {len(text):,} characters; {MAX_QUERY:,} is the most"
+    require((len(text) <= MAX_QUERY, length, "Shorten it."))
     if bad := _FORBIDDEN.search(text):
         what = f"The control character or half character U+{ord(bad[0]):04X}"
-        raise _wrong(what, bad.start(), "cannot be searched for", "Take it out.")
-    return _Reader(text).read()
+        _check(bad.start(), (True, what, "cannot be searched for", "Take it out."))
+    return _QueryParser(text).group(_Group())

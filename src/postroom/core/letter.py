@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, Final
 
 from postroom.core.address import Address
-from postroom.core.errors import Invalid
+from postroom.core.errors import require
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 
@@ -20,18 +20,18 @@ MAX_REFERENCES: Final = 100
 ID_BYTES: Final = 7
 
 _BASE32: Final = "abcdefghijklmnopqrstuvwxyz234567"
-_ID: Final = re.compile(r"[a-z2-7]{10}")
-_NAME: Final = re.compile(r"[!-~]{0,200}")
-_MESSAGE_ID: Final = re.compile(r"<[!-;=?-~]{1,250}@[!-;=?-~]{1,250}>")
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NOT_ONE_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
+_ID: Final = r"[a-z2-7]{10}"
+_NAME: Final = r"[!-~]{0,200}"
+_MESSAGE_ID: Final = r"<[!-;=?-~]{1,250}@[!-;=?-~]{1,250}>"
+_CONTROL: Final = "[\x00-\x08\x0b-\x1f\x7f]"
+_SURROGATE: Final = "[\ud800-\udfff]"
+_NOT_ONE_LINE: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+_TYPE: Final = r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}"
 
 
 def is_message_id(text: str) -> bool:
     """Whether this can stand in a letter's headers as the name of another mail."""
-    return bool(_MESSAGE_ID.fullmatch(text))
+    return bool(re.fullmatch(_MESSAGE_ID, text))
 
 
 def letter_id(entropy: bytes) -> str:
@@ -42,29 +42,19 @@ def letter_id(entropy: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A file that goes out with a letter."""
-
     name: str
     type: str
     content: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if (
-            not self.name.strip(". ")
-            or self.name != clean(self.name).text
-            or set(self.name) & set("/\\\n\t")
-        ):
-            raise Invalid(
-                f"{self.name!r} is no file name", remedy="Give a plain name such as report.pdf."
-            )
-        if len(self.name) > 200:
-            raise Invalid(
-                "An attachment's name is longer than 200 characters", remedy="Shorten it."
-            )
-        if not _TYPE.fullmatch(self.type):
-            raise Invalid(
-                f"{self.type!r} is no content type", remedy="Give one such as application/pdf."
-            )
+        name = self.name
+        plain = name.strip(". ") and name == clean(name).text and not set(name) & set("/\\\n\t")
+        known = re.fullmatch(_TYPE, self.type)
+        require(
+            (plain, f"{name!r} is no file name", "Give a plain name such as report.pdf."),
+            (len(name) <= 200, "An attachment's name is longer than 200 characters", "Shorten it."),
+            (known, f"{self.type!r} is no content type", "Give one such as application/pdf."),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,27 +77,37 @@ class Letter:
     attachments: tuple[Enclosure, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _ID.fullmatch(self.id):
-            raise Invalid(f"{self.id!r} is no letter's id")
-        if not self.envelope:
-            raise Invalid("The letter has no recipient", remedy="Name at least one in `to`.")
-        _check_subject(self.subject)
-        for name in ("account", "thread"):
-            if not _NAME.fullmatch(getattr(self, name)):
-                raise Invalid(f"{getattr(self, name)[:40]!r} is no {name}")
-        for name in ("text", "html"):
-            _check_text(name, getattr(self, name))
-        for header in (*self.references, *filter(None, (self.in_reply_to,))):
-            if not is_message_id(header):
-                raise Invalid(f"{header[:80]!r} is no Message-ID")
-        if len(self.references) > MAX_REFERENCES:
-            raise Invalid(f"A letter has at most {MAX_REFERENCES} references")
-        size = len(self.text) + len(self.html) + sum(len(a.content) for a in self.attachments)
-        if size > MAX_BYTES:
-            raise Invalid(
-                f"The letter holds {size:,} bytes; {MAX_BYTES:,} is the most",
-                remedy="Send fewer or smaller attachments, or a link to them.",
+        one_line = not re.search(_NOT_ONE_LINE, self.subject) and not clean(self.subject).removed
+        hidden = "The subject holds a line break or an invisible character"
+        require(
+            (re.fullmatch(_ID, self.id), f"{self.id!r} is no letter's id", ""),
+            (self.envelope, "The letter has no recipient", "Name at least one in `to`."),
+            (one_line, hidden, "Write it as one line of plain text."),
+            (re.fullmatch(_NAME, self.account), f"{self.account[:40]!r} is no account", ""),
+            (re.fullmatch(_NAME, self.thread), f"{self.thread[:40]!r} is no thread", ""),
+        )
+        for name, text, most in (
+            ("subject", self.subject, MAX_SUBJECT),
+            ("text", self.text, MAX_TEXT),
+            ("html", self.html, MAX_TEXT),
+        ):
+            halves = f"The {name} holds half a character (a lone surrogate)"
+            control = f"The {name} holds control characters or carriage returns"
+            long = f"The {name} has {len(text):,} characters; {most:,} is the most"
+            require(
+                (not re.search(_SURROGATE, text), halves, "Send valid Unicode."),
+                (not re.search(_CONTROL, text), control, "Use plain text with newlines."),
+                (len(text) <= most, long, "Shorten it."),
             )
+        for header in (*self.references, *filter(None, (self.in_reply_to,))):
+            require((is_message_id(header), f"{header[:80]!r} is no Message-ID", ""))
+        size = len(self.text) + len(self.html) + sum(len(a.content) for a in self.attachments)
+        many = f"A letter has at most {MAX_REFERENCES} references"
+        large = f"The letter holds {size:,} bytes; {MAX_BYTES:,} is the most"
+        smaller = "Send fewer or smaller attachments, or a link to them."
+        require(
+            (len(self.references) <= MAX_REFERENCES, many, ""), (size <= MAX_BYTES, large, smaller)
+        )
 
     @property
     def envelope(self) -> tuple[Address, ...]:
@@ -127,13 +127,20 @@ class Letter:
         return [(name, addresses) for name, addresses in rows if addresses]
 
     @property
-    def about_html(self) -> str:
-        """What a person is told of the HTML part, wherever the letter is shown."""
+    def is_reduced(self) -> bool:
+        """Whether the text was made from the HTML part, and both have the same words; without that part it is so."""
+        if not self.html:
+            return True
         from postroom.core.outgoing_html import is_reduced  # few letters have one
 
+        return is_reduced(self.html, self.text)
+
+    @property
+    def about_html(self) -> str:
+        """What a person is told of the HTML part, wherever the letter is shown."""
         same = "The text shown was made from it and has the same words."
         old = "An older version wrote it: recipients may see other words than these."
-        return f"{len(self.html):,} characters. {same if is_reduced(self.html, self.text) else old}"
+        return f"{len(self.html):,} characters. {same if self.is_reduced else old}"
 
     @property
     def message_id(self) -> str:
@@ -154,7 +161,7 @@ class Letter:
         return {"version": 1, **{name: getattr(self, name) for name in FIELDS}}
 
 
-FIELDS: Final = tuple(field.name for field in fields(Letter))
+FIELDS: Final = tuple(Letter.__annotations__)
 
 
 def _plain(part: Address | Enclosure) -> list[str | int]:
@@ -167,33 +174,3 @@ def _sha256(value: dict[str, Any]) -> str:
     # JSON with sorted keys and ASCII escapes is one spelling for one value, in every Python.
     encoded = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
     return f"sha256:{hashlib.sha256(encoded.encode('ascii')).hexdigest()}"
-
-
-def _check_subject(subject: str) -> None:
-    if _NOT_ONE_LINE.search(subject) or clean(subject).removed:
-        raise Invalid(
-            "The subject holds a line break or an invisible character",
-            remedy="Write it as one line of plain text.",
-        )
-    if len(subject) > MAX_SUBJECT:
-        raise Invalid(
-            f"The subject has {len(subject)} characters; {MAX_SUBJECT} is the most",
-            remedy="Shorten it.",
-        )
-
-
-def _check_text(name: str, text: str) -> None:
-    if _SURROGATE.search(text):
-        raise Invalid(
-            f"The {name} holds half a character (a lone surrogate)", remedy="Send valid Unicode."
-        )
-    if _CONTROL.search(text):
-        raise Invalid(
-            f"The {name} holds control characters or carriage returns",
-            remedy="Use plain text with newlines.",
-        )
-    if len(text) > MAX_TEXT:
-        raise Invalid(
-            f"The {name} has {len(text):,} characters; {MAX_TEXT:,} is the most",
-            remedy="Shorten it.",
-        )

@@ -17,8 +17,6 @@ from postroom.core.values import dataclass
 
 
 class Channel(StrEnum):
-    """Where a verdict was given."""
-
     TERMINAL = "terminal"
     PAGE = "page"
     FOLDER = "folder"
@@ -101,8 +99,6 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A person said no, or asked for another version."""
-
     at: Stamp
     by: str
     reason: str
@@ -111,22 +107,16 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Its agent took it back."""
-
     at: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Nobody decided in time."""
-
     at: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It cannot be sent."""
-
     at: Stamp
     reason: str
 
@@ -180,9 +170,13 @@ EVENTS: Final = {
     "withdraw": Event((Pending, Approved), "withdraw_letter", "withdrawn", by_person=False),
 }
 
+# Events that a person decides without more than a reason: `Desk.decide` carries them out.
+DECISIONS: Final = tuple(
+    name for name, event in EVENTS.items() if event.by_person and name not in {"approve", "edit"}
+)
+
 
 def allows(state: State, event: str) -> bool:
-    """Whether the event can happen to a letter in this state."""
     return isinstance(state, EVENTS[event].states)
 
 
@@ -208,7 +202,6 @@ def dump(state: State) -> str:
 
 
 def load(kind: str, detail: str) -> State:
-    """Return a state from its name and what was kept of it."""
     values: dict[str, Any] = json.loads(detail)
     for key in ("at", "since", "first", "asked"):
         if key in values:
@@ -223,8 +216,6 @@ def load(kind: str, detail: str) -> State:
 
 
 class Audience(Enum):
-    """Who reads a status text."""
-
     PERSON = "person"  # the page, the note and the terminal
     AGENT = "agent"  # a tool of the canonical contract, and errors
     CONTRACT = "contract"  # a tool of a contract that has neither letter_status nor `replaces`
@@ -280,32 +271,31 @@ def describe(
 def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> str:
     """Return what became of its letter and what the agent does next; `newer` is the letter that replaces it."""
     text = describe(state, audience, id=id)
-    if audience is Audience.CONTRACT:
-        match state:
-            case Pending():
-                return (
-                    f"Not sent. The letter {id} waits for a person to approve it."
-                    " Do not send it again before that."
-                )
-            case Approved():
-                return f"{text} Do not write another one: the same call sends it when it may leave."
-            case Rejected() | Failed():
-                return text
-        return f"{text} Do not send it again."
-    match state:
-        case Pending():
+    match audience, state:
+        case Audience.CONTRACT, Pending():
+            return (
+                f"Not sent. The letter {id} waits for a person to approve it."
+                " Do not send it again before that."
+            )
+        case Audience.CONTRACT, Approved():
+            return f"{text} Do not write another one: the same call sends it when it may leave."
+        case Audience.CONTRACT, Rejected() | Failed():
+            return text
+        case Audience.CONTRACT, _:
+            return f"{text} Do not send it again."
+        case _, Sent():
+            return text
+        case _, Pending():
             return (
                 f"Not sent. Letter {id} waits for a person to approve it.\n"
                 "Do not send it again: letter_status tells what becomes of it."
             )
-        case Approved() | Sending():
+        case _, Approved() | Sending():
             return f"Not sent yet. {text}\nDo not send it again."
-        case Sent():
-            return text
-        case Rejected(revise=True):
+        case _, Rejected(revise=True):
             then = f"Letter {newer} replaces it: ask after that one."
             return f"{text}\n{then if newer else f'Write it anew with replaces={id}.'}"
-        case Unknown():
+        case _, Unknown():
             return f"{text}\nDo not send it again."
     return f"Not sent. {text}"
 
@@ -325,7 +315,6 @@ def require(id: str, state: State, event: str) -> None:
 
 
 def approve(id: str, state: State, verdict: Verdict, wait: float) -> Approved:
-    """A person says yes to a letter that waits."""
     require(id, state, "approve")
     return Approved(verdict, verdict.at, wait)
 
@@ -356,16 +345,13 @@ def change(
     return Pending(now)
 
 
-def hold(state: Approved, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
-    """An approved letter may not leave yet."""
+def hold(
+    state: Approved | Sending, now: Stamp, wait: float, reason: str, code: str = ""
+) -> Approved:
+    """An approved letter may not leave yet, or the provider refused it or proves that nothing was sent."""
     return Approved(state.verdict, now, wait, reason, state.tries, state.first, code)
 
 
 def claim(state: Approved, now: Stamp, wire: str) -> Sending:
     """A dispatcher takes an approved letter to send these bytes."""
     return Sending(state.verdict, now, wire, state.tries + 1, state.first or now)
-
-
-def retry(state: Sending, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
-    """The provider refused for now, or proves that nothing was sent."""
-    return Approved(state.verdict, now, wait, reason, state.tries, state.first, code)

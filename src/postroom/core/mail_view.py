@@ -1,12 +1,26 @@
-"""A mail as every surface shows it: cleaned, bounded, and without the history that it quotes."""
+"""A mail for its reader: cleaned, bounded, without the history that it quotes; and whom an answer goes to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pkgutil import get_data
 from typing import Final, NamedTuple
 
-from postroom.core.message import SYSTEM_LABELS, Attachment, Message, Party
-from postroom.core.quoting import split
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.core.letter import MAX_SUBJECT as MAX_ANSWER_SUBJECT
+from postroom.core.message import (
+    DRAFT,
+    SENT,
+    SPAM,
+    SYSTEM_LABELS,
+    TRASH,
+    Mail,
+    Message,
+    Party,
+)
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 
@@ -18,8 +32,6 @@ MAX_PERSON, MAX_SUBJECT, MAX_NAME = 200, 500, 120  # bytes of one text
 
 
 class FileView(NamedTuple):
-    """An attachment; `part` finds it in its mail."""
-
     part: str
     name: str
     type: str
@@ -83,11 +95,13 @@ def view(
 ) -> MailView:
     """Return a mail with `max_chars` of its text from `offset` on; quoted history only with `quotes`."""
     mail = message.mail
-    fresh, quoted = (mail.text, "") if quotes else split(mail.text)
+    fresh, quoted = (mail.text, "") if quotes else split_quoted(mail.text)
     body, end = fresh.strip("\n"), offset + max_chars
     window = clean(body[offset:end])
     # The mailbox's own labels first: if there are too many, those say what the mail is.
     labels = sorted(message.labels, key=lambda label: (label not in SYSTEM_LABELS, label))
+    left = len(mail.attachments) - max_files
+    more = [f"{left} more files are not listed"] if left > 0 else []
     return MailView(
         id=message.id,
         thread=message.thread,
@@ -100,9 +114,12 @@ def view(
         labels=tuple(cut(label, 60) for label in labels[:MAX_LABELS]),
         list_id=cut(mail.list_id, MAX_NAME),
         automatic=mail.automatic,
-        files=tuple(map(_file, mail.attachments[:max_files])),
+        files=tuple(
+            FileView(file.part, cut(file.name, MAX_NAME), cut(file.type, 80), file.size)
+            for file in mail.attachments[:max_files]
+        ),
         text=window.text,
-        warnings=_warnings(message, max_files),
+        warnings=(*more, *(cut(sentence, 200) for sentence in mail.damage[:MAX_WARNINGS])),
         total_chars=len(body),
         next_offset=end if end < len(body) else 0,
         quoted_chars=len(quoted.strip()),
@@ -110,11 +127,168 @@ def view(
     )
 
 
-def _file(file: Attachment) -> FileView:
-    return FileView(file.part, cut(file.name, MAX_NAME), cut(file.type, 80), file.size)
+# What is new, and what is quoted
+
+MAX_LINE: Final = 400  # characters of a line that is looked at; an attribution is shorter
+HEADER_LINES: Final = 6  # lines in which the headers of an Outlook quotation stand
+
+_WORDS: Final = dict(
+    row.split(" ", 1)
+    for row in (get_data(__package__, "quoting.txt") or b"").decode().splitlines()
+    if row[0] != "#"
+)
+_VERB: Final = re.compile(rf"(?:\b|\d)(?:{_WORDS['wrote']})", re.IGNORECASE)
+_OPENER: Final = re.compile(rf"(?:{_WORDS['on']})\b|于|在", re.IGNORECASE)
+_MAILBOX: Final = re.compile(r"[<(\[][^<>()\[\]\s]{1,100}@[^<>()\[\]\s]{1,200}[>)\]]")
+_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d{1,2}[./]\d{1,2}[./]\d\d(?!\d)")
+_CLOCK: Final = re.compile(r"\d{1,2}[:.h]\d\d")
+_ORIGINAL: Final = re.compile(rf"-{{2,}}\s?(?:{_WORDS['original']})\s?-{{2,}}", re.IGNORECASE)
+_FORWARDED: Final = re.compile(
+    rf"-{{2,}}\s?(?:{_WORDS['forwarded']})|(?:{_WORDS['begin']})\s?:", re.IGNORECASE
+)
+_FROM, _SENT, _TO, _SUBJECT = (
+    re.compile(rf"\*?(?:{_WORDS[name]})\s?\*?\s?[:：]", re.IGNORECASE)
+    for name in ("from", "sent", "to", "subject")
+)
+_RULE: Final = re.compile(r"[_\-—]{5,}")
+_FOOTER: Final = re.compile(r"--|[_]{10,}")  # a signature, or what a list adds below all
 
 
-def _warnings(message: Message, max_files: int) -> tuple[str, ...]:
-    left = len(message.mail.attachments) - max_files
-    more = (f"{left} more files are not listed",) if left > 0 else ()
-    return (*more, *(cut(sentence, 200) for sentence in message.mail.damage[:MAX_WARNINGS]))
+def split_quoted(text: str) -> tuple[str, str]:
+    """Return what is new and what is quoted; together they are the text.
+
+    Answers between quoted lines make the whole mail new, and so does forwarding.
+    """
+    lines = text.split("\n")
+    shown = [line[:MAX_LINE].strip() for line in lines]
+    cut = _find(shown)
+    if cut is None or not any(shown[:cut]):
+        return text, ""
+    place = sum(len(line) + 1 for line in lines[:cut])
+    return text[:place], text[place:]
+
+
+def _find(shown: list[str]) -> int | None:
+    """Return the line at which history begins, if it then goes on to the end."""
+    last_quoted = max((at for at, line in enumerate(shown) if line.startswith(">")), default=-1)
+    last_new = _last_new(shown, last_quoted)
+    for at, line in enumerate(shown):
+        if not line:
+            continue
+        if _FORWARDED.match(line):
+            return None
+        if _ORIGINAL.match(line) or _is_header_block(shown, at):
+            above = next((row for row in range(at - 1, max(-1, at - 3), -1) if shown[row]), at)
+            return above if _RULE.fullmatch(shown[above]) else at
+        if line.startswith(">"):
+            return at if last_new < at else None
+        length = _attribution(shown, at, quoted=last_quoted > at)
+        if length:
+            # Quoted line by line, or all that follows as it was.
+            return at if last_quoted < at or last_new < at + length else None
+    return None
+
+
+def _last_new(shown: list[str], last_quoted: int) -> int:
+    """Return the last line that is neither quoted nor empty nor a footer below the quotation."""
+    end = len(shown)
+    if last_quoted >= 0:
+        below = range(last_quoted + 1, end)
+        first = next((at for at in below if shown[at]), end)
+        end = first if first < end and _FOOTER.fullmatch(shown[first]) else end
+    return max((at for at in range(end) if shown[at] and not shown[at].startswith(">")), default=-1)
+
+
+def _is_header_block(shown: list[str], at: int) -> bool:
+    """Whether Outlook's way of quoting begins here: From, Sent, To and Subject, line by line."""
+    if not _FROM.match(shown[at]):
+        return False
+    below = [line for line in shown[at + 1 : at + 1 + HEADER_LINES] if line]
+    subject = any(_SUBJECT.match(line) for line in below)
+    return subject and any(_SENT.match(line) or _TO.match(line) for line in below)
+
+
+def _attribution(shown: list[str], at: int, *, quoted: bool) -> int:
+    """Return over how many lines somebody is said to have written what follows; 0 for none."""
+    # Where the sender's program wrapped it, the first line has the date.
+    may_go_on = _OPENER.match(shown[at]) and any(char.isdigit() for char in shown[at])
+    joined = ""
+    for end, line in enumerate(shown[at : at + 3], at + 1):
+        if end > at + 1 and (not may_go_on or not line or line.startswith(">")):
+            return 0
+        joined = f"{joined} {line}".lstrip()
+        following = next((row for row in shown[end : end + 3] if row), "")
+        if _attributes(joined, quoted=quoted and following.startswith(">")):
+            return end - at
+    return 0
+
+
+def _attributes(line: str, *, quoted: bool) -> bool:
+    if len(line) > MAX_LINE or not line.endswith((":", "：")):
+        return False
+    verb, mailbox, year = _VERB.search(line), _MAILBOX.search(line), _YEAR.search(line)
+    if quoted:
+        return bool(verb or (mailbox and year))
+    # Nothing marks what follows as quoted: the line must be beyond doubt.
+    return bool(year and _CLOCK.search(line) and (verb or mailbox))
+
+
+# Whom an answer goes to
+
+_PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
+_MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")
+
+
+class ReplyEnvelope(NamedTuple):
+    to: tuple[Address, ...]
+    cc: tuple[Address, ...]
+    subject: str
+
+
+def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> ReplyEnvelope:
+    """Return where an answer to a mail goes: to whom it asks for, or to all but its own account.
+
+    To one that this account has `sent`, it goes to whom that went; a mail that only claims so has
+    chosen its recipients itself.
+    """
+    sender = tuple(filter(None, (mail.sender,)))
+    to = _others(mail.to, own) if sent else _others(mail.reply_to, own) or _others(sender, own)
+    if not to:
+        raise Invalid(
+            "The mail names nobody but this account to answer to",
+            remedy="Write a new letter, and name its recipient.",
+        )
+    there = {*own, *(party.address.casefold() for party in to)}
+    rest = _others((*mail.to, *mail.cc), there) if everyone else ()
+    return ReplyEnvelope(
+        tuple(map(_address, to)), tuple(map(_address, rest)), answer_subject(mail.subject)
+    )
+
+
+def answered(messages: Sequence[Message]) -> Message:
+    """Return the mail of a conversation that an answer is to: the newest that came in."""
+    incoming = [message for message in messages if not message.labels & _PASSED_OVER]
+    written = [message for message in messages if DRAFT not in message.labels]
+    return (incoming or written or list(messages))[-1]
+
+
+def answer_subject(subject: str) -> str:
+    plain = one_line(subject)
+    marked = plain if plain.casefold().startswith(_MARKS) else f"Re: {plain}".rstrip()
+    return marked[:MAX_ANSWER_SUBJECT]
+
+
+def _others(parties: Sequence[Party], own: Collection[str]) -> tuple[Party, ...]:
+    found = {party.address.casefold(): party for party in reversed(parties) if party.address}
+    return tuple(party for key, party in reversed(found.items()) if key not in own)
+
+
+def _address(party: Party) -> Address:
+    for text in (str(party), party.address):  # a name that poses as an address is not passed on
+        with suppress(Invalid):
+            return Address.parse(text)
+    # Without the address: it is the mail's word, and an error is ours.
+    raise Invalid(
+        "The mail names somebody by an address that cannot be written to",
+        remedy="Read it, and write a letter to the address that is meant.",
+    )

@@ -16,30 +16,11 @@ TRASH: Final = "TRASH"
 UNREAD: Final = "UNREAD"
 STARRED: Final = "STARRED"
 IMPORTANT: Final = "IMPORTANT"
-CATEGORIES: Final = (
-    "primary",
-    "social",
-    "promotions",
-    "updates",
-    "forums",
-    "reservations",
-    "purchases",
-)
+CATEGORIES: Final = tuple("primary social promotions updates forums reservations purchases".split())
 SYSTEM_LABELS: Final = frozenset(
-    {
-        INBOX,
-        SENT,
-        DRAFT,
-        SPAM,
-        TRASH,
-        UNREAD,
-        STARRED,
-        IMPORTANT,
-        *(f"CATEGORY_{c.upper()}" for c in CATEGORIES),
-    }
+    {INBOX, SENT, DRAFT, SPAM, TRASH, UNREAD, STARRED, IMPORTANT}
+    | {f"CATEGORY_{name.upper()}" for name in CATEGORIES}
 )
-
-
 _CLAIM: Final = re.compile('[@＠﹫<>,;:"()]')
 
 
@@ -113,8 +94,6 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One line of a list of mails."""
-
     id: str
     thread: str
     date: int

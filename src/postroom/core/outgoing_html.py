@@ -12,7 +12,7 @@ from html import escape, unescape
 from html.entities import html5
 from typing import Final, NamedTuple
 
-from postroom.core.errors import Invalid
+from postroom.core.errors import Invalid, require
 from postroom.core.text import clean
 
 # A tag by its name, its end with a slash before it, or text under no name; and the text, or where a link leads.
@@ -134,14 +134,18 @@ def parse_href(attributes: str) -> str | None:
         return None
     bare = value[1:-1] if value[:1] in ('"', "'") else value
     href = _REFERENCE.sub(_character, bare).strip(" \t\n\f\r")
-    if len(href) > MAX_HREF:
-        raise Invalid(f"A link has {len(href):,} characters; {MAX_HREF:,} is the most")
     mails = href[:7].lower() == "mailto:" and len(href) > 7
-    if not (mails or _WEB.match(href)) or _REFUSED.search(href) or clean(href).removed:
-        raise Invalid(
-            f"The link {clean(href[:60]).text!r} is no absolute http, https or mailto address",
-            remedy="Write the whole address, without a user name and spaces.",
-        )
+    plain = not _REFUSED.search(href) and not clean(href).removed
+    relative = f"The link {clean(href[:60]).text!r} is no absolute http, https or mailto address"
+    whole = "Write the whole address, without a user name and spaces."
+    require(
+        (
+            len(href) <= MAX_HREF,
+            f"A link has {len(href):,} characters; {MAX_HREF:,} is the most",
+            "",
+        ),
+        (plain and (mails or _WEB.match(href)), relative, whole),
+    )
     return href
 
 
@@ -169,8 +173,9 @@ _REMEDY: Final = (
     " th td, each closed in its place; or send the text alone."
 )
 _WORD: Final = "([A-Za-z][^ \t\n\f\r/>]*+)"
-_TAG: Final = re.compile(rf"<(?:/{_WORD}{SPACE}*+|{_WORD}((?:{ATTRIBUTE})*+){SPACE}*+(/?+))>")
-_DOCTYPE: Final = re.compile("<!doctype[^<>]*+>", re.IGNORECASE)
+_PIECE: Final = re.compile(  # text, a tag or a document type; else a sign that begins none of them
+    rf"([^<]++)|<(?:/{_WORD}{SPACE}*+|{_WORD}((?:{ATTRIBUTE})*+){SPACE}*+(/?+))>|<!(?i:doctype)[^<>]*+>|<"
+)
 _NAME: Final = re.compile("</?+([A-Za-z][A-Za-z0-9:-]{0,30}+)")
 _LONG_NUMBER: Final = re.compile("&#[xX]?[0-9a-fA-F]{9}")
 
@@ -185,15 +190,13 @@ class Reduced(NamedTuple):
 
 def reduce_html(given: str) -> Reduced:
     """Return the HTML written anew and its plain text, or raise `Invalid`; what was written here comes back unchanged."""
-    if len(given) > MAX_HTML:
-        raise _refused(f"The HTML part has {len(given):,} characters; {MAX_HTML:,} is the most")
-    if _LONG_NUMBER.search(given):
-        raise _refused("A character is written as a number of more than 8 digits")
+    size = f"The HTML part has {len(given):,} characters; {MAX_HTML:,} is the most"
+    number = "A character is written as a number of more than 8 digits"
+    _check((len(given) > MAX_HTML, size), (_LONG_NUMBER.search(given), number))
     tokens = _Parser().read(given)
     text, words = plain_text(tokens)
     html = "".join(map(_written, tokens)) if text else ""
-    if len(html) > MAX_HTML:
-        raise _refused(f"The HTML part grows to more than {MAX_HTML:,} characters")
+    _check((len(html) > MAX_HTML, f"The HTML part grows to more than {MAX_HTML:,} characters"))
     return Reduced(html, text, words)
 
 
@@ -206,73 +209,72 @@ def is_reduced(html: str, text: str) -> bool:
 
 
 class _Parser:
-    """Reads the given HTML once, from left to right."""
-
     def __init__(self) -> None:
         self.out: list[Token] = []
         self.stack: list[tuple[str, str]] = []  # the open tags: as given, and as written
-        self.open: list[str] = []  # those that are written
         self.chars: list[str] = []  # text since the last tag that is written
         self.tags = 0
 
     def read(self, given: str) -> list[Token]:
-        at = 0
-        while at < len(given):
-            sign = given.find("<", at)
-            sign = len(given) if sign < 0 else sign
-            self.chars.append(unescape(given[at:sign]))
-            at = sign
-            if found := _TAG.match(given, at) or _DOCTYPE.match(given, at):
-                at = found.end()
-                if found.re is _TAG:
-                    end, name, attributes, _, _, slash = found.groups("")
-                    self._end(end.lower()) if end else self._start(name.lower(), attributes, slash)
-            elif at < len(given):
-                raise _unreadable(given[at : at + 40])
+        for found in _PIECE.finditer(given):
+            text, end, name, attributes, _, _, slash = found.groups("")
+            if text:
+                self.chars.append(unescape(text))
+            elif end:
+                self._end(end.lower())
+            elif name:
+                self._start(name.lower(), attributes, slash)
+            else:
+                _check((found[0] == "<", _unreadable(given[found.start() : found.start() + 40])))
         self._close_implied()
-        if self.stack:
-            raise _refused(f"<{self.stack[-1][0]}> is not closed")
+        for name, _ in self.stack[-1:]:
+            _check((True, f"<{name}> is not closed"))
         self._flush()
         return self.out
 
+    def _parent(self) -> str:
+        return next((name for _, name in reversed(self.stack) if name), "")
+
     def _start(self, name: str, attributes: str, slash: str) -> None:
-        if name not in _ALLOWED:
-            raise _refused(f"<{clean(name[:30]).text}> is not allowed")
-        if slash and name not in _VOID:
-            raise _refused(f"<{name}/> closes nothing")
-        if name == "a" and any(given == "a" for given, _ in self.stack):
-            raise _refused("<a> stands in another <a>")
+        _check(
+            (name not in _ALLOWED, f"<{clean(name[:30]).text}> is not allowed"),
+            (slash and name not in _VOID, f"<{name}/> closes nothing"),
+            (name == "a" and "a" in dict(self.stack), "<a> stands in another <a>"),
+        )
         href = parse_href(attributes) if name == "a" else ""
         if name in _DROPPED or href is None:
             self._open(name, "")
             return
         self._flush()
-        if name == "tr" and self.open[-1:] == ["table"]:
+        parent = self._parent()
+        if name == "tr" and parent == "table":
             self._open("", "tbody")
         elif name == "tbody":
             self._close_implied()
-        self._check_place(name, self.open[-1] if self.open else "")
+        self._check_place(name, self._parent())
         self._open(name, name, href)
 
     def _check_place(self, name: str, parent: str) -> None:
         lost = name in _HELD and name not in _HOLDS.get(parent, ())
-        if lost or name not in _HOLDS.get(parent, (name,)):
-            where = f"in <{parent}> (is that closed?)" if parent else "outside of a table or list"
-            raise _refused(f"<{name}> stands {where}")
-        if name in BLOCKS and (outer := _NO_BLOCKS.intersection(self.open)):
-            raise _refused(f"<{name}> stands in <{min(outer)}>, which holds no blocks")
+        astray = lost or name not in _HOLDS.get(parent, (name,))
+        where = f"in <{parent}> (is that closed?)" if parent else "outside of a table or list"
+        outer = _NO_BLOCKS.intersection(name for _, name in self.stack)
+        in_outer = f"<{name}> stands in <{min(outer, default='')}>, which holds no blocks"
         # Browsers draw a table's head above its rows, wherever it stands.
-        if name == "thead" and self.out[-1][0] != "table":
-            raise _refused("<thead> does not come first in its <table>")
+        late = name == "thead" and self.out[-1:] != [("table", "")]
+        _check(
+            (astray, f"<{name}> stands {where}"),
+            (name in BLOCKS and outer, in_outer),
+            (late, "<thead> does not come first in its <table>"),
+        )
 
     def _open(self, given: str, name: str, href: str = "") -> None:
         self.tags += 1
-        if self.tags > MAX_TAGS or len(self.stack) >= MAX_DEPTH:
-            raise _refused(f"It has more than {MAX_TAGS:,} tags, or is deeper than {MAX_DEPTH}")
+        many = f"It has more than {MAX_TAGS:,} tags, or is deeper than {MAX_DEPTH}"
+        _check((self.tags > MAX_TAGS or len(self.stack) >= MAX_DEPTH, many))
         self._write(given, name, href)
         if given not in _VOID:
             self.stack.append((given, name))
-            self.open += [name] if name else []
 
     def _write(self, given: str, name: str, href: str = "") -> None:
         if name:
@@ -282,9 +284,9 @@ class _Parser:
 
     def _end(self, name: str) -> None:
         self._close_implied()
-        if not self.stack or self.stack[-1][0] != name:
-            last = f"the open tag is <{self.stack[-1][0]}>" if self.stack else "no tag is open"
-            raise _refused(f"</{clean(name[:30]).text}> closes nothing: {last}")
+        last = self.stack[-1][0] if self.stack else ""
+        state = f"the open tag is <{last}>" if self.stack else "no tag is open"
+        _check((name != last, f"</{clean(name[:30]).text}> closes nothing: {state}"))
         self._close()
 
     def _close_implied(self) -> None:
@@ -292,23 +294,23 @@ class _Parser:
             self._close()
 
     def _close(self) -> None:
-        given, name = self.stack.pop()
-        if name:
+        if self.stack[-1][1]:
             self._flush()
-            self.open.pop()
+        given, name = self.stack.pop()
         self._write(given, name and f"/{name}")
 
     def _flush(self) -> None:
         """Write the text since the last tag, decoded once and cleaned."""
         text = clean("".join(self.chars).replace("\f", " ")).text
         self.chars.clear()
-        parent = self.open[-1] if self.open else ""
+        parent = self._parent()
         if parent in _HOLDS:
-            if stray := text.strip(" \t\n"):
-                raise _refused(f"Text stands in <{parent}> itself: {stray[:30]!r}")
-        elif self.out and self.out[-1][0] == "pre":
+            stray = text.strip(" \t\n")
+            _check((stray, f"Text stands in <{parent}> itself: {stray[:30]!r}"))
+            return
+        if self.out and self.out[-1][0] == "pre":
             text = text.lstrip("\n")  # browsers leave the first one out
-        if text and parent not in _HOLDS:
+        if text:
             self.out.append(("", text))
 
 
@@ -318,13 +320,16 @@ def _written(token: Token) -> str:
     return f"<{name}{href}>" if name else escape(value, quote=False)
 
 
-def _unreadable(rest: str) -> Invalid:
+def _unreadable(rest: str) -> str:
+    """Return why this, which begins with `<`, is no tag."""
     if named := _NAME.match(rest):
         known = named[1].lower() in _ALLOWED
-        return _refused(f"<{named[1]}> is not {'written as a whole tag' if known else 'allowed'}")
+        return f"<{named[1]}> is not {'written as a whole tag' if known else 'allowed'}"
     comment = rest.startswith("<!--")
-    return _refused("A comment is not allowed" if comment else "A < begins no tag (write &lt;)")
+    return "A comment is not allowed" if comment else "A < begins no tag (write &lt;)"
 
 
-def _refused(why: str) -> Invalid:
-    return Invalid(f"The HTML is refused: {why}", remedy=_REMEDY)
+def _check(*faults: tuple[object, str]) -> None:
+    """Raise `Invalid` with the first reason whose condition holds."""
+    for is_so, why in faults:
+        require((not is_so, f"The HTML is refused: {why}", _REMEDY))

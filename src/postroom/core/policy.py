@@ -6,14 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.address import Address
-from postroom.core.errors import Denied, Invalid, Limited
+from postroom.core.errors import Denied, Limited, require
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import duration
 from postroom.core.values import dataclass
 
-DAY: Final = 86_400.0
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
 BACK_OFF: Final = (30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
 _ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply"})  # fmt: skip
@@ -29,10 +27,10 @@ class Rules:
     trust: str = "folder"
     undo_seconds: float = 10
     expiry_seconds: float = 72 * 3600
-    sends: int = 10
-    window: float = 3600
-    paced: int = 10
-    pace: float = 60
+    sends_per_hour: int = 10
+    window_seconds: float = 3600
+    sends_per_pace: int = 10
+    pace_seconds: float = 60
     recipients_per_letter: int = 25
     recipients_per_hour: int = 50
     open_letters: int = 20
@@ -53,7 +51,7 @@ class Rules:
     @property
     def reach(self) -> float:
         """How many seconds back a claim still counts."""
-        return max(self.window, self.pace)
+        return max(self.window_seconds, self.pace_seconds)
 
 
 class Spent(NamedTuple):
@@ -64,42 +62,37 @@ class Spent(NamedTuple):
     thread: str
 
 
-def covers(rule: str, address: Address) -> bool:
-    """Whether a rule (an address, or a domain with all below it) is about this address."""
-    rule = rule.casefold().removeprefix("@")
-    domain = address.domain.casefold()
-    return address.key == rule if "@" in rule else domain == rule or domain.endswith(f".{rule}")
+def covers(rule: str, address: str) -> bool:
+    """Whether a rule (an address, or a domain with all below it) is about this address, folded of case."""
+    rule, domain = rule.casefold().removeprefix("@"), address.rpartition("@")[2]
+    return address == rule if "@" in rule else domain == rule or domain.endswith(f".{rule}")
 
 
 def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
     """Refuse a letter that no verdict could let out: too many recipients, a denied one, a loop."""
-    people = letter.envelope
-    if len(people) > rules.recipients_per_letter:
-        raise Invalid(
-            f"The letter has {len(people)} recipients; {rules.recipients_per_letter} is the most",
-            remedy="Write to fewer people (limits.recipients_per_letter).",
-        )
+    people, most = letter.envelope, rules.recipients_per_letter
+    many = f"The letter has {len(people)} recipients; {most} is the most"
+    require((len(people) <= most, many, "Write to fewer people (limits.recipients_per_letter)."))
     for address in people:
-        if any(covers(rule, address) for rule in rules.deny):
-            raise Denied(
-                f"{address.spec} is on the list of those who get no mail (recipients.deny)",
-                remedy="Leave this recipient out.",
-            )
-        if rules.allow and not any(covers(rule, address) for rule in rules.allow):
-            raise Denied(
-                f"{address.spec} is not on the list of those who may get mail (recipients.allow)",
-                remedy="Leave this recipient out, or ask the person to add it.",
-            )
-        if letter.in_reply_to and address.local.casefold() in _ROBOTS:
-            raise Denied(
-                f"{address.spec} is a machine: answering it makes a loop",
-                remedy="Leave this recipient out.",
-            )
-    if letter.in_reply_to and all(address.key in own for address in people):
-        raise Denied(
-            "The answer goes only to the account that it comes from: that makes a loop",
-            remedy="Name another recipient, or keep a note instead.",
+        denied = any(covers(rule, address.key) for rule in rules.deny)
+        allowed = not rules.allow or any(covers(rule, address.key) for rule in rules.allow)
+        robot = letter.in_reply_to and address.local.casefold() in _ROBOTS
+        spec, remedy = address.spec, "Leave this recipient out."
+        unlisted = f"{spec} is not on the list of those who may get mail (recipients.allow)"
+        require(
+            (
+                not denied,
+                f"{spec} is on the list of those who get no mail (recipients.deny)",
+                remedy,
+            ),
+            (allowed, unlisted, "Leave this recipient out, or ask the person to add it."),
+            (not robot, f"{spec} is a machine: answering it makes a loop", remedy),
+            kind=Denied,
         )
+    to_itself = letter.in_reply_to and all(address.key in own for address in people)
+    loop = "The answer goes only to the account that it comes from: that makes a loop"
+    remedy = "Name another recipient, or keep a note instead."
+    require((not to_itself, loop, remedy), kind=Denied)
 
 
 class Full(Denied):
@@ -108,17 +101,16 @@ class Full(Denied):
 
 def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
     """Refuse an agent that has too many letters waiting, or writes too many."""
-    if open_letters >= rules.open_letters:
-        raise Full(
-            f"{open_letters} letters of this agent wait already; {rules.open_letters} is the most",
-            remedy="Wait for the person to decide, or withdraw one (limits.open_letters).",
-        )
-    _within("letters proposed", proposals, rules.proposals_per_hour, rules.window, now)
+    most = rules.open_letters
+    many = f"{open_letters} letters of this agent wait already; {most} is the most"
+    remedy = "Wait for the person to decide, or withdraw one (limits.open_letters)."
+    require((open_letters < most, many, remedy), kind=Full)
+    _within("letters proposed", proposals, rules.proposals_per_hour, rules.window_seconds, now)
 
 
 def admit_move(moves: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
     """Refuse to move or label a mail where agents have moved and labelled too many."""
-    _within("moves and labels", moves, rules.moves_per_hour, rules.window, now)
+    _within("moves and labels", moves, rules.moves_per_hour, rules.window_seconds, now)
 
 
 def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> None:
@@ -126,17 +118,19 @@ def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> No
     sends = budget(spent, rules, now)
     people = len(letter.envelope)
     heads = [one.at for one in spent for _ in range(one.recipients)]
-    _within("recipients", heads, rules.recipients_per_hour, rules.window, now, people)
+    _within("recipients", heads, rules.recipients_per_hour, rules.window_seconds, now, people)
     if letter.thread:
         same = [one.at for one in spent if one.thread == letter.thread]
-        _within("letters in one conversation", same, rules.replies_per_thread, rules.window, now)
-    _within("emails", sends, rules.paced, rules.pace, now, pace=True)
+        _within(
+            "letters in one conversation", same, rules.replies_per_thread, rules.window_seconds, now
+        )
+    _within("emails", sends, rules.sends_per_pace, rules.pace_seconds, now, pace=True)
 
 
 def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
     """Refuse, with the seconds left, any letter at all where the budget is spent; return its claims."""
     sends = [one.at for one in spent]
-    _within("emails", sends, rules.sends, rules.window, now)
+    _within("emails", sends, rules.sends_per_hour, rules.window_seconds, now)
     return sends
 
 
@@ -166,10 +160,8 @@ def _within(
 
 
 def has_expired(state: life.State, rules: Rules, now: Stamp) -> bool:
-    """Whether a letter has waited for a verdict longer than it may."""
     return isinstance(state, life.Pending) and elapsed(state.since, now) >= rules.expiry_seconds
 
 
 def back_off(tries: int) -> float:
-    """Return the seconds to wait after this many refused tries."""
     return BACK_OFF[min(tries, len(BACK_OFF)) - 1]

@@ -1,25 +1,181 @@
-"""What the store keeps, as plain values: letters, their notes, proofs, and mail that came in."""
+"""What the desk and the store pass on, as plain values: risk cards, letters, notes, proofs, and mail that came in."""
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from enum import StrEnum
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
+from postroom.core.errors import Invalid
+from postroom.core.stamp import Stamp
+from postroom.core.text import one_line
 from postroom.core.values import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from postroom.core.card import Card
+if TYPE_CHECKING:  # a start needs neither
+    from postroom.core.address import Address
     from postroom.core.handbook import Judgement, MailFacts
     from postroom.core.letter import Letter
-    from postroom.core.stamp import Stamp
+
+MAX_CARD_LINE: Final = 300
+MAX_SUBJECT: Final = 60  # characters of a mail's subject in a line
+MAX_SENDER: Final = 80  # of its sender; the end is shown, since it has the domain
+_QUOTES: Final = str.maketrans("“”", "''")  # a subject must not end where it does not
 
 
-DAY: Final = 86_400  # seconds
+def day(second: float) -> str:
+    """Return a day as people write it, in UTC: `9 Nov 2026`."""
+    return f"{datetime.fromtimestamp(second, UTC):%d %b %Y}".lstrip("0")
+
+
+class Level(enum.IntEnum):
+    """How loud a line is: quiet, worth a look, red."""
+
+    PLAIN = 0
+    LOOK = 1
+    STOP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CardLine:
+    """One plain sentence of a card, safe to print."""
+
+    level: Level
+    kind: str
+    text: str
+
+    def __post_init__(self) -> None:
+        text = one_line(self.text[: 4 * MAX_CARD_LINE])
+        text = text if len(text) <= MAX_CARD_LINE else f"{text[: MAX_CARD_LINE - 1]}…"
+        while (settled := one_line(text)) != text:  # one hidden character out can bare another
+            text = settled
+        object.__setattr__(self, "text", text)
+
+
+class ItemSource(NamedTuple):
+    """A recipient or link of a letter, and the mails that showed it, if any did."""
+
+    kind: str  # one of `SOURCES`
+    what: str
+    where: str
+
+
+SOURCES: Final = ("recipient", "answers to", "link", "picture")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What code found in a letter, the highest level first."""
+
+    lines: tuple[CardLine, ...] = ()
+    sources: tuple[ItemSource, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        return max((one.level for one in self.lines), default=Level.PLAIN)
+
+    @property
+    def warnings(self) -> tuple[CardLine, ...]:
+        """The lines that a person must look at."""
+        return tuple(one for one in self.lines if one.level > Level.PLAIN)
+
+    @property
+    def facts(self) -> tuple[CardLine, ...]:
+        """The lines that only describe the letter: its domains, links and files."""
+        return tuple(one for one in self.lines if one.level == Level.PLAIN)
+
+    def adding(self, line: CardLine) -> Card:
+        """Return the card with one more line, before others of its level."""
+        lines = sorted((line, *self.lines), key=lambda one: -one.level)
+        return Card(tuple(lines), self.sources)
+
+    def to_json(self) -> list[list[int | str]]:
+        """Return its lines as `[level, kind, text]`, then its sources as `[kind, what, where]`."""
+        lines: list[list[int | str]] = [[int(a.level), a.kind, a.text] for a in self.lines]
+        return lines + [list(one) for one in self.sources]
+
+    @classmethod
+    def from_json(cls, rows: Sequence[Sequence[object]]) -> Card:
+        """Return the card that `to_json` wrote, or raise `Invalid`."""
+        lines, sources = [], []
+        for row in rows:
+            match row:
+                case [0 | 1 | 2 as level, str() as kind, str() as text]:
+                    lines.append(CardLine(Level(level), kind, text))
+                case [str() as kind, str() as what, str() as where] if kind in SOURCES:
+                    sources.append(ItemSource(kind, what, where))
+                case _:
+                    raise Invalid("This is no risk card")
+        return cls(tuple(lines), tuple(sources))
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A mail that showed a token to an agent, a note or a file.
+
+    `parts` are the places in it where the token stands: `from`, `to` (To and Cc), `reply_to`,
+    `name`, `subject`, `body`, `html`, `file`; an empty one is unknown and counts as `body`.
+    """
+
+    sender: str  # the address in From
+    subject: str
+    date: float
+    sent: bool  # it lies in Sent
+    parts: frozenset[str]
+
+    def __str__(self) -> str:
+        """Return sender, subject and day. Names in From are left out: anyone can choose one."""
+        subject = one_line(self.subject.translate(_QUOTES))[:MAX_SUBJECT] or "(no subject)"
+        sender = self.sender if len(self.sender) <= MAX_SENDER else f"…{self.sender[-MAX_SENDER:]}"
+        file, when = "a file in " if self.parts == {"file"} else "", f", {day(self.date)}"
+        return f"{file}{sender or 'nobody'}'s mail “{subject}”{when if self.date else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFacts:
+    """What the desk knows around a letter: who is known, what an agent read, what was written before."""
+
+    own: tuple[Address, ...] = ()
+    written_to: frozenset[str] = frozenset()
+    contacts: frozenset[str] = frozenset()  # addresses written to; of some only `@domain`
+    wrote: Mapping[str, float] = field(default_factory=dict)  # when a recipient last wrote
+    thread: frozenset[str] | None = None  # everybody in the conversation that is answered
+    answered: frozenset[str] = frozenset()  # From, To and Cc of the mail that is answered
+    seen: Mapping[str, Sequence[Exposure]] = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
+    automatic: bool = False
+
+
+# What the store keeps
+
 _NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
+class NoteLocation(NamedTuple):
+    """Where a letter's note was when it was last written or seen, and what it was."""
+
+    path: str
+    hash: str
+    notice: str
+    pages: str  # the sections that Postroom wrote into it, as JSON: title and hash
+    version: int  # of the letter that it shows
+    size: int
+    mtime: int
+    inode: int
+
+
+class NoteStatus(NamedTuple):
+    """Where a note is, and what was about to be written, and where."""
+
+    location: NoteLocation
+    planned_path: str = ""
+    planned_hash: str = ""
+
+
+NOWHERE: Final = NoteLocation("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
+NO_NOTE: Final = NoteStatus(NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +197,19 @@ class Entry:
     is_edited: bool = False  # it is no longer as its agent wrote it
     pre_send: str = ""  # what a record that is written before it is sent names as answered, as JSON
     fields: Mapping[str, str] = field(default_factory=dict)  # further frontmatter of its draft
+    # When the letter was read: others may have moved its note since.
+    note: NoteStatus = field(default=NO_NOTE, compare=False)
 
     @property
     def id(self) -> str:
-        """The letter's id."""
         return self.letter.id
 
     @property
     def kind(self) -> str:
-        """The name of its state."""
         return life.name(self.state)
 
 
 class LetterSummary(NamedTuple):
-    """A letter as a list shows it."""
-
     id: str
     agent: str
     recipients: str
@@ -68,43 +222,27 @@ class LetterSummary(NamedTuple):
 
 
 class LetterState(NamedTuple):
-    """The state of a letter, and the version that has it."""
-
     state: life.State
     version: int
 
 
-class AgentActivity(NamedTuple):
-    """How many letters an agent has in each state, and when it wrote the last one."""
+class ExpectedNote(NamedTuple):
+    """A note that a look at the folders should find: where it was last, and its letter's state, if it has a letter."""
 
+    key: str
+    location: NoteLocation
+    letter: LetterState | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is the note of an open letter."""
+        return self.letter is not None and life.name(self.letter.state) in life.OPEN
+
+
+class AgentActivity(NamedTuple):
     agent: str
     states: dict[str, int]
     last: float
-
-
-class NoteLocation(NamedTuple):
-    """Where a letter's note was when it was last written or seen, and what it was."""
-
-    path: str
-    hash: str
-    notice: str
-    pages: str  # the sections that Postroom wrote into it, as JSON: title and hash
-    version: int  # of the letter that it shows
-    size: int
-    mtime: int
-    inode: int
-
-
-NOWHERE: Final = NoteLocation("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
-
-
-class NoteStatus(NamedTuple):
-    """Where a note is, what was about to be written and where, and the version of its letter, if it has one."""
-
-    location: NoteLocation
-    planned_path: str = ""
-    planned_hash: str = ""
-    letter_version: int | None = None
 
 
 class ToolNote(NamedTuple):
@@ -145,8 +283,6 @@ class ShownMail(NamedTuple):
 
 
 class LabelChange(NamedTuple):
-    """A change of labels that an agent made, which can be undone."""
-
     number: int
     at: float
     agent: str
@@ -163,9 +299,7 @@ class MailboxCursor(NamedTuple):
     floor: int = 0
 
 
-class InboxState(StrEnum):
-    """How far a mail that came in has got."""
-
+class InboxState(enum.StrEnum):
     BEFORE = "before"  # it was in the mailbox when watching began
     FOUND = "found"  # its note is still to be written
     ASIDE = "aside"  # it is not (yet) a mail of the inbox
@@ -179,7 +313,7 @@ class InboxState(StrEnum):
     GONE = "gone"  # its note was deleted or taken away
 
 
-class DecidedBy(StrEnum):
+class DecidedBy(enum.StrEnum):
     """Who decided about a mail, as its note shows it; a rule is `line 5 of Handbook.md`."""
 
     PERSON = "a person"  # the answer that waits, if any, is still to be withdrawn
@@ -190,8 +324,6 @@ class DecidedBy(StrEnum):
 
 
 class InboxItem(NamedTuple):
-    """A mail that came in, and what is to be done about it."""
-
     account: str
     message: str
     thread: str = ""
@@ -210,7 +342,6 @@ class InboxItem(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of its note."""
         return f"mail {self.account} {self.message}"
 
 
@@ -233,6 +364,11 @@ class DeskSettings:
     restored: str = ""  # why this ledger may be older than the log
     tool_notes_since: float = 0.0  # before it, tools may have written what has no record
     last_finished: str = ""  # the last thing that one of several finished, and logged
+
+    @property
+    def is_trust_raised(self) -> bool:
+        """Whether only the passphrase approves: it may have been pinned after this process started."""
+        return self.trust == "desk" and bool(self.passphrase)
 
 
 class Check(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DAY: Final = 86_400  # seconds
 
 
 class Stamp(NamedTuple):
@@ -15,7 +17,6 @@ class Stamp(NamedTuple):
 
     @property
     def iso(self) -> str:
-        """The moment in UTC, as ISO 8601 to the second."""
         return f"{datetime.fromtimestamp(int(self.wall), UTC).isoformat()[:19]}Z"
 
 

@@ -1,11 +1,15 @@
-"""Text that strangers wrote: cleaned of what the eye cannot see, folded into the words that search compares."""
+"""Text that strangers wrote: cleaned of what the eye cannot see, folded into the words that search compares; look-alikes."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import cache, lru_cache
+from pkgutil import get_data
 from typing import Final, NamedTuple
+
+from postroom.core.errors import require
 
 TOKEN_CHARS = 64  # a longer run is a blob, not a word; its beginning stands for it
 
@@ -24,7 +28,7 @@ _MARKS = (
     "\u302a-\u302f\u3099\u309a\ua66f-\uabed\ufb1e\ufe20-\ufe2f\U000101fd-\U00016ff1\U0001bc9e"
     "\U0001d165-\U0001e94a"
 )
-# The two large ones are compiled at their first use: `re` keeps them, and most commands need none.
+# Those given as strings are compiled at their first use: `re` keeps them, and most commands need none.
 _MARK_RUN = f"((?:(?![^\\W\\d])[{_MARKS}]){{30}})(?:(?![^\\W\\d])[{_MARKS}])+"
 
 # The one table of invisible characters: controls but tab and newline; soft hyphen, fillers, joiners, direction
@@ -37,15 +41,13 @@ INVISIBLE = re.compile(
     "\U00013430-\U0001343f\U000e0000-\U000e0fff]"
 )
 # Those that can carry a message: programs do not write them into ordinary text.
-HIDDEN_CARRIER = re.compile("[\u180e\u200b\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]")
+HIDDEN_CARRIER = "[\u180e\u200b\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]"
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
 _KEYCAPS = "#*0123456789"
 
 
 class CleanText(NamedTuple):
-    """A text without its invisible characters, and how many there were."""
-
     text: str
     removed: int
 
@@ -141,26 +143,20 @@ PASSIVE: Final = frozenset(
 DOWNLOAD: Final = ".download"
 
 # Separators and signs of any system, and those that end a link in a note.
-_UNFIT: Final = re.compile(r'[/\\:*?"<>|#^\[\]`]')
+_UNFIT: Final = r'[/\\:*?"<>|#^\[\]`]'
 # Names that Windows takes for devices, whatever follows the dot.
-_DEVICES: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|\Z)", re.IGNORECASE)
+_DEVICES: Final = r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|\Z)"
 
 
 def file_name(name: str) -> str:
     """Return the name under which a file is saved: plain, short, and opening nothing that runs."""
-    plain = _UNFIT.sub("_", one_line(name)).strip(". ").lstrip("-~").strip(". ")
-    stem, dot, kind = plain.rpartition(".")
-    if not dot:
-        stem, kind = plain, ""
-    kind = _cut(kind, 20)
-    stem = _cut(stem, MAX_NAME - 20).rstrip(". ") or "attachment"
+    plain = re.sub(_UNFIT, "_", one_line(name)).strip(". ").lstrip("-~").strip(". ")
+    stem, _, kind = plain.rpartition(".") if "." in plain else (plain, "", "")
+    kind = kind.encode()[:20].decode(errors="ignore")
+    stem = stem.encode()[: MAX_NAME - 20].decode(errors="ignore").rstrip(". ") or "attachment"
     shown = f"{stem}.{kind}" if kind else stem
-    shown = f"_{shown}" if _DEVICES.match(shown) else shown
+    shown = f"_{shown}" if re.match(_DEVICES, shown) else shown
     return shown if kind.casefold() in PASSIVE else f"{shown}{DOWNLOAD}"
-
-
-def _cut(text: str, size: int) -> str:
-    return text.encode()[:size].decode(errors="ignore")
 
 
 def numbered(name: str, number: int) -> str:
@@ -174,13 +170,108 @@ _OTHERS: Final = bytes(set(range(256)) - set(b"0123456789abcdef"))
 
 
 def draw_fence(*contents: str, draw: Callable[[], str]) -> str:
-    """Return a mark that none of these texts holds."""
+    """Return a mark that none of these texts holds, in any case and with anything between: a model reads past both."""
+    raw = (content.encode("ascii", "ignore").lower() for content in contents)
+    digits = [text.translate(None, _OTHERS) for text in raw]
     while True:
         drawn = draw()
-        # In any case, and with anything between: a model reads past both.
-        if not any(drawn.encode() in _digits(content) for content in contents):
+        if not any(drawn.encode() in text for text in digits):
             return drawn
 
 
-def _digits(text: str) -> bytes:
-    return text.encode("ascii", "ignore").lower().translate(None, _OTHERS)
+# Which names a reader can confuse: letters of other scripts, small capitals, digits for letters.
+
+# Both sides of a comparison are mapped. Letters that Unicode's table does not call confusable, though a reader
+# in a hurry confuses them, and the digits that stand for letters.
+_ALSO: Final = str.maketrans(
+    "вкмнтьпиβεηκμτχωłøđħŧ01i|53",
+    "bkmhtbnubenkutxwlodhtolllse",
+)
+# Letters that readers take for others than the table says: a name counts as alike whichever they stand for.
+_AMBIGUOUS: Final = "ʋᶌυɣγɯƍքẝнимμ"
+_ANY: Final = "○"  # a symbol, which stands for any letter or none
+_SYMBOL: Final = "?"
+_ONE_LETTER: Final = frozenset("0135abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
+
+
+@cache
+def _confusables() -> dict[int, str]:
+    """Return Unicode's table (UTS 39) of letters that look like ASCII; ASCII names never load it."""
+    table = (get_data(__package__, "confusables.txt") or b"").decode()
+    rows = (row.split(" ") for row in table.splitlines() if row[0] != "#")
+    return {ord(char): look for look, chars in rows for char in chars}
+
+
+@cache
+def _ambiguous() -> re.Pattern[str]:
+    """Match letters with several readings.
+
+    Beside those above, the letters that the table takes for a digit or for two letters, and capitals of which it has
+    the small letter alone.
+    """
+    table = _confusables()
+    small = {*_AMBIGUOUS, *(chr(point) for point, look in table.items() if look not in _ONE_LETTER)}
+    letters = small | {one.upper() for one in small} | {one.lower() for one in small}
+    letters |= {chr(point).upper() for point in table} - {chr(point) for point in table}
+    return re.compile(f"[{''.join(sorted(one for one in letters if not one.isascii()))}]")
+
+
+def skeleton(text: str) -> str:
+    """Return what a text is taken for at a glance, the same for all texts that look alike."""
+    if not text.isascii():
+        table = _confusables()  # before the case is folded: Η looks like H, η like n
+        folded = unicodedata.normalize("NFKD", text.translate(table).casefold()).casefold()
+        text = "".join(_letter(char) for char in folded if not unicodedata.combining(char))
+        text = text.translate(table)
+    text = text.casefold().translate(_ALSO)
+    return text.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+
+
+def _letter(char: str) -> str:
+    # Unicode does not decompose small capitals: ᴘ, ꜱ.
+    name = "" if char.isascii() else unicodedata.name(char, "")
+    return name[-1].lower() if name[:-1] == _SMALL_CAPITAL else char
+
+
+def reads_as(name: str, known: Collection[str]) -> str:
+    """Return the known name that a reader could take this name for, or nothing.
+
+    Case, width, accents, separators and invisible characters do not count. A letter of a script that
+    the table leaves out may look like any, and a symbol or a letter with several readings (Approʋed) too,
+    or like none (Appr○ved ✓): where half of the letters are right, the name is too.
+    """
+    text = unicodedata.normalize("NFKD", clean(name).text)
+    readings = [skeleton(text)]
+    if not text.isascii():
+        readings.append(skeleton(_ambiguous().sub(_ANY, text)))
+    for reading in readings:
+        sure = sum(char.isascii() and char.isalnum() for char in reading)
+        any_of = re.sub(
+            r"\?+", lambda run: f".{{0,{len(run[0])}}}", "".join(map(_pattern, reading))
+        )
+        for one in known:
+            wanted = "".join(filter(str.isalnum, skeleton(one)))
+            if sure <= len(wanted) <= 2 * sure and re.fullmatch(any_of, wanted):
+                return one
+    return ""
+
+
+def _pattern(char: str) -> str:
+    if char.isalnum():
+        return char if char.isascii() else "."
+    return _SYMBOL if char in "@$!" or not (char.isascii() or char.isspace()) else ""
+
+
+MAX_AGENT: Final = 64
+# Who acts besides agents, as letters and the log name them.
+OURS: Final = frozenset({"person", "vault", "desk", "dispatcher", "nobody", "orchestrator"})
+
+
+@lru_cache(maxsize=64)  # each call of a tool asks
+def check_agent_name(name: str) -> None:
+    """Raise `Invalid` for a name that could be taken for one of ours, or cannot be shown."""
+    shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
+    plain = shown and name == unicodedata.normalize("NFKC", name) and not reads_as(name, OURS)
+    why = f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours"
+    require((plain, why, f"Choose another; {', '.join(sorted(OURS))} are taken."))

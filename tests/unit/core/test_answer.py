@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.core.answer import answer, answer_subject, answered
 from postroom.core.errors import Invalid
+from postroom.core.mail_view import answer, answer_subject, answered
 from postroom.core.message import Mail, Message, Party
 from tests.cases import for_each
 

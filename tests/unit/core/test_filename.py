@@ -24,6 +24,7 @@ from tests.cases import for_each
         ("~$a.docx", "$a.docx"),
         ("a.txt.", "a.txt"),
         ("x.canvas", "x.canvas.download"),
+        (f"x.{'k' * 21}", f"x.{'k' * 20}.download"),
     ],
 )
 def test_a_name_is_made_fit(name: str, saved: str) -> None:

@@ -87,7 +87,7 @@ def test_partial_refusals_are_told() -> None:
 
 def test_a_retry_keeps_the_verdict_the_first_try_and_the_count() -> None:
     claimed = life.claim(life.Approved(VERDICT, THEN, 0), THEN, "00")
-    held = life.retry(claimed, NOW, 30, "busy")
+    held = life.hold(claimed, NOW, 30, "busy")
     again = life.claim(held, NOW, "11")
     assert (again.verdict, again.first, again.tries) == (VERDICT, THEN, 2)
     assert life.hold(held, NOW, 0, "paused").first == THEN

@@ -1,6 +1,6 @@
 """Names that a reader could confuse."""
 
-from postroom.core.lookalike import OURS, reads_as, skeleton
+from postroom.core.text import OURS, reads_as, skeleton
 
 PERSON = [
     "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",

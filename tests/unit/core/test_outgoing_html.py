@@ -20,7 +20,7 @@ from postroom.core.outgoing_html import (
     reduce_html,
 )
 from postroom.core.text import words
-from postroom.desk.compose import normalize_text
+from postroom.desk.proposals import normalize_text
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear

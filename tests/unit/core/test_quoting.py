@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.core.quoting import split
+from postroom.core.mail_view import split_quoted
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -35,17 +35,17 @@ ATTRIBUTIONS = [
 def test_an_answer_above_a_quotation_is_what_is_new(attribution: str, gap: str) -> None:
     fresh = "Yes, gladly.\n\nBob\n\n"
     quoted = f"{attribution}\n{gap}{SAID}"
-    assert split(fresh + quoted) == (fresh, quoted)
+    assert split_quoted(fresh + quoted) == (fresh, quoted)
 
 
 def test_an_answer_directly_above_its_attribution_is_kept_whole() -> None:
     quoted = f"{ATTRIBUTIONS[0]}\n{SAID}"
-    assert split(f"Thanks!\n{quoted}") == ("Thanks!\n", quoted)
+    assert split_quoted(f"Thanks!\n{quoted}") == ("Thanks!\n", quoted)
 
 
 def test_history_that_no_mark_quotes_is_history() -> None:
     quoted = f"{ATTRIBUTIONS[0]}\n\nShall we meet?\n\nAnn\n"
-    assert split(f"Yes.\n\n{quoted}") == ("Yes.\n\n", quoted)
+    assert split_quoted(f"Yes.\n\n{quoted}") == ("Yes.\n\n", quoted)
 
 
 @for_each(
@@ -65,16 +65,16 @@ def test_history_that_no_mark_quotes_is_history() -> None:
     ],
 )
 def test_outlooks_ways_of_quoting_are_known(block: str) -> None:
-    assert split(f"Agreed.\n\n{block}") == ("Agreed.\n\n", block)
+    assert split_quoted(f"Agreed.\n\n{block}") == ("Agreed.\n\n", block)
 
 
 def test_a_quotation_without_attribution_at_the_end_is_history() -> None:
-    assert split(f"Yes.\n{SAID}\n") == ("Yes.\n", f"{SAID}\n")
+    assert split_quoted(f"Yes.\n{SAID}\n") == ("Yes.\n", f"{SAID}\n")
 
 
 @for_each("footer", ["-- \nBob\n", "____________________\nTalk mailing list\n"])
 def test_a_signature_or_footer_below_the_quotation_does_not_hide_it(footer: str) -> None:
-    assert split(f"Yes.\n\n{SAID}\n{footer}") == ("Yes.\n\n", f"{SAID}\n{footer}")
+    assert split_quoted(f"Yes.\n\n{SAID}\n{footer}") == ("Yes.\n\n", f"{SAID}\n{footer}")
 
 
 @for_each(
@@ -94,7 +94,7 @@ def test_a_signature_or_footer_below_the_quotation_does_not_hide_it(footer: str)
     ],
 )
 def test_where_nothing_is_clearly_history_all_is_new(text: str) -> None:
-    assert split(text) == (text, "")
+    assert split_quoted(text) == (text, "")
 
 
 LINES = [*ATTRIBUTIONS, *SAID.splitlines(), "words", "", "-- ", "From: a", "Sent: b", "To: c", "Subject: d",
@@ -105,12 +105,12 @@ LINES = [*ATTRIBUTIONS, *SAID.splitlines(), "words", "", "-- ", "From: a", "Sent
     st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=30).map("\n".join)
 )
 def test_nothing_is_ever_lost(text: str) -> None:
-    fresh, quoted = split(text)
+    fresh, quoted = split_quoted(text)
     assert fresh + quoted == text
 
 
 def check_nothing_is_lost(text: str) -> None:
-    assert "".join(split(text)) == text
+    assert "".join(split_quoted(text)) == text
 
 
 @for_each(

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.core.text import TOKEN_CHARS, clean, one_line, words
+from postroom.core.text import TOKEN_CHARS, clean, one_line, short_duration, words
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -58,6 +58,22 @@ marks = st.sampled_from("a1é👩\u0300\u200b\u200d\u200c\ufe0f\ufe0e\u202e\r\n"
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     once = clean(text).text
     assert clean(once).text == once
+
+
+@for_each(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (86_399, "23 h"),
+        (86_400, "1 d"),
+    ],
+)
+def test_a_short_duration_is_in_the_largest_unit_that_fits(seconds: float, shown: str) -> None:
+    assert short_duration(seconds) == shown
 
 
 def test_a_line_is_one_line() -> None:

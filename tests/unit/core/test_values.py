@@ -46,6 +46,10 @@ def test_values_compare_hash_print_and_sort_as_the_standard_ones() -> None:
         Point()  # type: ignore[call-arg]
     with pytest.raises(FrozenInstanceError):
         Point(1).x = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        Point(1).z = 2  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError):
+        del Point(1).x
     match Point(3, 4):
         case Point(x, y):
             assert (x, y) == (3, 4)
