@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from html import unescape
@@ -11,13 +12,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
-from postroom.core.lookalike import skeleton
-from postroom.core.text import without_invisible
+from postroom.core.text import skeleton, without_invisible
 from postroom.review.tables import words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from publicsuffixlist import PublicSuffixList
 
 
@@ -78,7 +76,6 @@ _character: Final = lru_cache(maxsize=1_000)(unescape)
 
 
 def unescaped(html: str) -> str:
-    """Return the text with its entities as characters."""
     if "&" not in html:
         return html
     return _ENTITY.sub(lambda found: _character(found.group()), _ZEROS.sub(r"\1", html))
@@ -102,7 +99,10 @@ def ascii_host(host: str) -> str:
 
 def readable(host: str) -> str:
     """Return a host as its reader sees it, `xn--` decoded."""
-    labels = host[:255].casefold().split(".")
+    host = host[:255].casefold()
+    if "xn--" not in host:
+        return host
+    labels = host.split(".")
     for at, label in enumerate(labels):
         with suppress(UnicodeError, OverflowError):
             labels[at] = label[4:].encode().decode("punycode") if label[:4] == "xn--" else label
@@ -125,7 +125,6 @@ def site(host: str) -> str:
 
 
 def host_in_label(label: str) -> str:
-    """Return the host that a link's text shows, if it shows one."""
     for found in islice(_BARE.finditer(label), 20):
         ending = found[1].lower()
         marked = found[0][:4].lower() == "www." or label[: found.start()].endswith(("//", "@"))
@@ -170,9 +169,8 @@ def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
     if plain != text:
         undone = (found[0] for found in _WRITTEN.finditer(plain))
         yield from ((raw, "", "disguised") for raw in undone if raw not in written)
-    if "](" in text:
-        for found in _MARKDOWN.finditer(text):
-            yield found[3], found[2] or "", "loads" if found[1] else ""
+    inline = _MARKDOWN.finditer(text) if "](" in text else ()
+    yield from ((found[3], found[2] or "", "loads" if found[1] else "") for found in inline)
     if "]:" in text:
         defined = {found[1].casefold(): found[2] for found in _DEFINED.finditer(text)}
         yield from ((target, label, "") for label, target in defined.items())
@@ -298,15 +296,14 @@ class Known:
         return ending, False
 
 
+@lru_cache(maxsize=16_384)
 def _mailbox(address: str) -> tuple[str, str, str]:
-    """Return the local part without its `+tag`, what that is taken for, and the domain."""
     local, _, domain = address.rpartition("@")
     name = local.partition("+")[0]
     return name, host_skeleton(name).translate(_SEPARATORS), domain
 
 
 def _joined(look: str) -> tuple[str, str]:
-    """Return a domain with dots for its hyphens, and without either."""
     return f".{look.replace('-', '.')}.", look.replace("-", "").replace(".", "")
 
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from postroom.core.card import MAX_LINE, Card, CardLine, ItemSource, day
+from postroom.core.address import Address
+from postroom.core.letter import Enclosure, Letter
+from postroom.core.records import (
+    MAX_CARD_LINE,
+    Card,
+    CardLine,
+    Exposure,
+    ItemSource,
+    LetterFacts,
+    day,
+)
 from postroom.core.text import HIDDEN_CARRIER, one_line, without_invisible
 from postroom.review.links import (
     MAX_ADDRESS,
@@ -25,13 +36,6 @@ from postroom.review.links import (
 from postroom.review.tables import FINDINGS, card_line, words
 from postroom.review.tokens import RANDOM, address_tokens, codes, masked, secrets
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from postroom.core.address import Address
-    from postroom.core.card import Exposure, LetterFacts
-    from postroom.core.letter import Enclosure, Letter
-
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60
 MAX_NAMED: Final = 40  # addresses or hosts that one concern names
@@ -40,6 +44,7 @@ MAX_HOSTS: Final = 200  # of recipients, and of links, that are compared with kn
 MAX_SCANNED: Final = 1_000_000  # bytes of an attachment that are searched for secrets
 MAX_SOURCES: Final = 200
 MANY: Final = 5
+MANY_HIDDEN: Final = 20
 _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push the others out
 _SHARE_OF_OTHERS: Final = 6
 
@@ -64,9 +69,8 @@ def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> C
         most = _SHARE.get(kind, _SHARE_OF_OTHERS)
         lines += same[:most]
         if rest := same[most:]:
-            lines.append(
-                CardLine(rest[0].level, kind, f"{len(rest)} more of this kind are not shown.")
-            )
+            more = f"{len(rest)} more of this kind are not shown."
+            lines.append(CardLine(rest[0].level, kind, more))
     lines.sort(key=lambda one: -one.level)
     if len(lines) > MAX_LINES:
         rest = lines[MAX_LINES - 1 :]
@@ -86,7 +90,7 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
 def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[CardLine]:
     """Yield sentences that name the items, as many to a line as it holds."""
     every, shown = list(dict.fromkeys(items)), ""
-    room = MAX_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
+    room = MAX_CARD_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
     for item in every[:MAX_NAMED]:
         quoted = _quoted(item, 220)
         if shown and len(shown) + len(quoted) > room:
@@ -96,6 +100,10 @@ def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[Ca
     more = f" and {len(every) - MAX_NAMED} more" if len(every) > MAX_NAMED else ""
     if shown:
         yield card_line(name, items=f"{shown}{more}", **about)
+
+
+def _findings(about: Mapping[str, object], **conditions: object) -> Iterator[CardLine]:
+    return (card_line(name, **about) for name, is_so in conditions.items() if is_so)
 
 
 def _name_mails(mails: Sequence[Exposure]) -> str:
@@ -116,26 +124,24 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
     scheme, host, picture = link.scheme, link.host, _PICTURE.match(link.target)
     authority = re.split(r"[/\\?#]", link.target.partition("://")[2], maxsplit=1)[0]
     shown, (_, colon, port) = host_in_label(link.label), authority.rpartition(":")
-    lies = shown and site(shown) != site(host)
-    odd_port = colon and port.isdigit() and port not in ("80", "443", "21")
-    for name, odd in (
-        ("link_unread", link.how == UNREAD),
-        ("link_runs", scheme in words("script_schemes") and not picture),
-        ("link_picture", picture),
-        ("link_reaches", scheme in words("local_schemes")),
-        ("link_program", scheme and not any(scheme in words(name) for name in _SCHEMES)),
-        ("link_hides", "@" in authority),
-        ("link_numeric", _NUMERIC.match(host)),
-        ("link_lies", lies),
-        ("link_alphabets", is_spoofed(host)),
-        ("link_script", "xn--" in host or not host.isascii()),
-        ("link_port", odd_port),
-        ("link_short", site(host) in words("shorteners")),
-        ("link_long", len(link.target) > 400 and not picture),
-        ("link_disguised", link.how == "disguised"),
-    ):
-        if odd:
-            yield name, _quoted(shown) if name == "link_lies" else ""
+    oddities = {
+        "link_unread": link.how == UNREAD,
+        "link_runs": scheme in words("script_schemes") and not picture,
+        "link_picture": picture,
+        "link_reaches": scheme in words("local_schemes"),
+        "link_program": scheme and not any(scheme in words(name) for name in _SCHEMES),
+        "link_hides": "@" in authority,
+        "link_numeric": _NUMERIC.match(host),
+        "link_lies": shown and site(shown) != site(host),
+        "link_alphabets": is_spoofed(host),
+        "link_script": "xn--" in host or not host.isascii(),
+        "link_port": colon and port.isdigit() and port not in ("80", "443", "21"),
+        "link_short": site(host) in words("shorteners"),
+        "link_long": len(link.target) > 400 and not picture,
+        "link_disguised": link.how == "disguised",
+    }
+    for name in filter(oddities.get, oddities):
+        yield name, _quoted(shown) if name == "link_lies" else ""
 
 
 _PROGRAM_TYPE: Final = re.compile(
@@ -155,22 +161,19 @@ def _file_risk(file: Enclosure) -> str:
     _, *endings = file.name.lower().rstrip(". ").split(".")
     last, head = (endings or [""])[-1].strip(), file.content[:512]
     program = head.startswith(_MAGIC) or (head[:2] == b"MZ" and b"\0" in head)
-    if program or last in words("program_files") or _PROGRAM_TYPE.search(file.type):
-        return "file_acts"
-    if not last.isascii() or words("posing_endings") & set(endings):
-        return "file_poses"
-    if b"vbaProject.bin" in file.content:
-        return "file_macros"
-    if last in words("archives") or (
-        head.startswith(_PACKED) and last not in words("zipped_documents")
-    ):
-        return "file_packed"
-    for kind in _TYPES:
-        if last in words(f"type_{kind}") and not file.type.startswith(
-            (kind, "application/octet-stream")
-        ):
-            return "file_type"
-    return ""
+    zipped = head.startswith(_PACKED) and last not in words("zipped_documents")
+    risks = {
+        "file_acts": program or last in words("program_files") or _PROGRAM_TYPE.search(file.type),
+        "file_poses": not last.isascii() or words("posing_endings") & set(endings),
+        "file_macros": b"vbaProject.bin" in file.content,
+        "file_packed": zipped or last in words("archives"),
+        "file_type": any(
+            last in words(f"type_{kind}")
+            and not file.type.startswith((kind, "application/octet-stream"))
+            for kind in _TYPES
+        ),
+    }
+    return next(filter(risks.get, risks), "")
 
 
 def _text_of(file: Enclosure) -> str:
@@ -208,20 +211,19 @@ class _Assessment:
         every = dict.fromkeys(address.domain for address in self.named)
         for domain in islice(every, MAX_HOSTS):
             known, _ = self.known.lookalike_of(domain)
-            if known:
-                yield card_line("domain_look_alike", domain=_quoted(domain), known=_quoted(known))
-            if is_spoofed(domain):
-                shown = _quoted(readable(domain))
-                yield card_line("domain_alphabets", domain=_quoted(domain), shown=shown)
-        if len(every) > MAX_HOSTS:
-            yield card_line("domains_unread", read=MAX_HOSTS, all=f"{len(every):,}")
+            names = {"domain": domain, "known": known, "shown": readable(domain)}
+            about = {key: _quoted(name) for key, name in names.items()}
+            spoofed = is_spoofed(domain)
+            yield from _findings(about, domain_look_alike=known, domain_alphabets=spoofed)
+        about = {"read": f"{MAX_HOSTS}", "all": f"{len(every):,}"}
+        yield from _findings(about, domains_unread=len(every) > MAX_HOSTS)
         for address in self.named:
-            quoted = _quoted(address.spec, 200)
-            new = address.key not in self.familiar
-            if new and (known := self.known.imitated(address.key)):
-                yield card_line("address_look_alike", address=quoted, known=_quoted(known, 200))
-            if any(len(scripts(word)) > 1 for word in f"{address.name} {address.local}".split()):
-                yield card_line("name_alphabets", address=quoted)
+            known = "" if address.key in self.familiar else self.known.imitated(address.key)
+            about = {"address": _quoted(address.spec, 200), "known": _quoted(known, 200)}
+            mixed = [
+                word for word in f"{address.name} {address.local}".split() if len(scripts(word)) > 1
+            ]
+            yield from _findings(about, address_look_alike=known, name_alphabets=mixed)
 
     def provenance(self) -> Iterator[CardLine]:
         seen = self.facts.seen
@@ -244,13 +246,9 @@ class _Assessment:
         """Return the finding about an address that a mail showed first, or ""."""
         parts, domains = first.parts, [address.domain.casefold(), first.sender.rpartition("@")[2]]
         owners = {site(domain) for domain in domains}
-        fits = (
-            first.sent
-            or "from" in parts
-            or ("to" in parts and address.key in self.facts.answered)
-            or ("reply_to" in parts and len(owners) == 1 and not owners & words("public_mail"))
-        )
-        if fits:
+        answered = "to" in parts and address.key in self.facts.answered
+        same_owner = len(owners) == 1 and not owners & words("public_mail")
+        if first.sent or "from" in parts or answered or ("reply_to" in parts and same_owner):
             return ""
         return "address_from_recipient" if first.sender in self.readers else "address_from_mail"
 
@@ -276,9 +274,11 @@ class _Assessment:
         for link in self.links:
             kind = "picture" if link.how == "loads" else "link"
             found.append((kind, link.target or link.host, self._mails_with_link(link)))
-        for kind, what, mails in found:
-            if what:
-                yield ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
+        yield from (
+            ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
+            for kind, what, mails in found
+            if what
+        )
 
     def secrets(self) -> Iterator[CardLine]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
@@ -320,8 +320,7 @@ class _Assessment:
             shown = link.target if link.scheme == "mailto" else place
             for group in odd or [("link", "")] * (link.how != "loads"):
                 groups.setdefault(group, {})[shown] = None
-        if len(hosts) > MAX_HOSTS:
-            yield card_line("links_many", all=f"{len(hosts):,}")
+        yield from _findings({"all": f"{len(hosts):,}"}, links_many=len(hosts) > MAX_HOSTS)
         for (name, other), items in groups.items():
             yield from _list_items(name, items, shown=other, known=other)
 
@@ -335,8 +334,8 @@ class _Assessment:
             unread = "file_unread" if len(file.content) > MAX_SCANNED and _text_of(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
             yield card_line(_file_risk(file) or unread or plain, file=text)
-        if len(files) > MAX_FILES:
-            yield card_line("files_unread", read=MAX_FILES, all=f"{len(files):,}")
+        numbers = {"read": MAX_FILES, "all": f"{len(files):,}"}
+        yield from _findings(numbers, files_unread=len(files) > MAX_FILES)
 
     def people(self) -> Iterator[CardLine]:
         letter, own, wrote = self.letter, self.own_domains, self.facts.wrote
@@ -355,20 +354,19 @@ class _Assessment:
             ("outside_domain", [a.domain for a in letter.envelope if a.domain.casefold() not in own]),
         ):  # fmt: skip
             yield from _list_items(name, items)
-        if len(letter.envelope) > MANY:
-            yield card_line("many", all=f"{len(letter.envelope):,}")
+        people = len(letter.envelope)
+        yield from _findings({"all": f"{people:,}"}, many=people > MANY)
 
     def other(self) -> Iterator[CardLine]:
         letter, facts = self.letter, self.facts
-        hidden = len(HIDDEN_CARRIER.findall(letter.text))
+        hidden = len(re.findall(HIDDEN_CARRIER, letter.text))
         again = _quoted(", ".join(facts.repeats[:10]), 120)
-        about = {"all": f"{hidden:,}", "letters": again}
-        for name, so in (
-            ("hidden_text" if hidden > 20 else "hidden_few", hidden),
-            ("repeat", facts.repeats),
-            ("automatic", facts.automatic),
-            ("empty", not (letter.text.strip() or letter.html.strip() or letter.attachments)),
-            ("no_subject", not letter.subject.strip()),
-        ):
-            if so:
-                yield card_line(name, **about)
+        yield from _findings(
+            {"all": f"{hidden:,}", "letters": again},
+            hidden_text=hidden > MANY_HIDDEN,
+            hidden_few=0 < hidden <= MANY_HIDDEN,
+            repeat=facts.repeats,
+            automatic=facts.automatic,
+            empty=not (letter.text.strip() or letter.html.strip() or letter.attachments),
+            no_subject=not letter.subject.strip(),
+        )

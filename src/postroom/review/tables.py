@@ -7,14 +7,9 @@ from functools import cache
 from pkgutil import get_data
 from typing import Final, NamedTuple
 
-from postroom.core.card import CardLine, Level
+from postroom.core.records import CardLine, Level
 
 _SECTION = re.compile(r"\[([\w/-]+)\]")
-
-
-def read(name: str) -> str:
-    """Return a data file of this package."""
-    return (get_data(__package__, name) or b"").decode()
 
 
 @cache
@@ -22,7 +17,7 @@ def sections(name: str) -> dict[str, list[str]]:
     """Return the lines below each `[heading]` of a data file, without comments and blank lines."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in read(name).splitlines():
+    for line in (get_data(__package__, name) or b"").decode().splitlines():
         if heading := _SECTION.fullmatch(line):
             lines = found.setdefault(heading[1], [])
         elif line and line[0] != "#":
@@ -32,7 +27,6 @@ def sections(name: str) -> dict[str, list[str]]:
 
 @cache
 def words(name: str) -> frozenset[str]:
-    """Return the words of a list in `words.txt`."""
     return frozenset(" ".join(sections("words.txt")[name]).split())
 
 
@@ -45,16 +39,14 @@ class Finding(NamedTuple):
     why: str
 
 
-ROWS: Final = read("levels.txt")
+ROWS: Final = (get_data(__package__, "levels.txt") or b"").decode()
 LEVELS: Final = {"red": Level.STOP, "amber": Level.LOOK, "fact": Level.PLAIN}
 
 
-def _table() -> dict[str, Finding]:
-    rows = (row.strip("| ").split(" | ") for row in ROWS.strip().split("\n"))
-    return {name: Finding(kind, LEVELS[level], *texts) for name, kind, level, *texts in rows}
-
-
-FINDINGS: Final = _table()
+FINDINGS: Final = {
+    name: Finding(kind, LEVELS[level], *texts)
+    for name, kind, level, *texts in (row.strip("| ").split(" | ") for row in ROWS.splitlines())
+}
 
 
 def card_line(name: str, **about: object) -> CardLine:

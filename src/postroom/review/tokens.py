@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
+from postroom.core.letter import Letter
 from postroom.core.text import without_invisible
 from postroom.review.links import all_text, ascii_host, links, unescaped
 from postroom.review.tables import sections, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from postroom.core.letter import Letter
-
 
 MAX_COVERS: Final = 5
 RANDOM: Final = "A long random-looking string"  # a key, or the number of a parcel
@@ -39,7 +35,8 @@ def _luhn(found: re.Match[str]) -> bool:
 
 
 def _mod_97(found: re.Match[str]) -> bool:
-    number = re.sub(r"[ \xa0-]", "", found[0])[: _iban_lengths().get(found[0][:2], 0)]
+    lengths = {entry[:2]: int(entry[2:]) for entry in words("iban_lengths")}
+    number = re.sub(r"[ \xa0-]", "", found[0])[: lengths.get(found[0][:2], 0)]
     turned = "".join(str(int(char, 36)) for char in number[4:] + number[:4])
     return len(number) >= 15 and int(turned) % 97 == 1
 
@@ -66,11 +63,6 @@ def _rules(name: str) -> list[tuple[str, re.Pattern[str], Callable[[re.Match[str
     ]
 
 
-@cache
-def _iban_lengths() -> dict[str, int]:
-    return {entry[:2]: int(entry[2:]) for entry in words("iban_lengths")}
-
-
 def lower_in_place(text: str) -> str:
     """Return the text in lower case, each character at its place."""
     low = text.lower()
@@ -86,7 +78,6 @@ def _spans(text: str) -> Iterator[Iterator[tuple[str, int, int]]]:
 
 
 def secrets(text: str) -> set[str]:
-    """Return what kinds of secrets a text seems to hold."""
     return {what for spans in _spans(without_invisible(text)) for what, _, _ in islice(spans, 1)}
 
 

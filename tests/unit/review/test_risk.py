@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.card import MAX_LINE, Card, CardLine, Exposure, ItemSource, LetterFacts, Level
 from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure, Letter
+from postroom.core.records import (
+    MAX_CARD_LINE,
+    Card,
+    CardLine,
+    Exposure,
+    ItemSource,
+    LetterFacts,
+    Level,
+)
 from postroom.review.risk import MAX_LINES, assess
 from postroom.review.tokens import letter_tokens, tokens
 from tests.cases import for_each
@@ -703,13 +711,13 @@ def test_more_links_than_are_read_are_red() -> None:
 def test_lines_are_cleaned_and_cut() -> None:
     line = CardLine(STOP, "x", f"a\x1b[31m\u202eb\n\n{'c' * 400}")
     assert line.text.startswith("a[31mb ccc")
-    assert len(line.text) == MAX_LINE
+    assert len(line.text) == MAX_CARD_LINE
     assert line.text.endswith("…")
 
 
 def test_foreign_text_in_a_card_is_bounded() -> None:
     one = attached("a" * 196 + ".txt", "text/plain")
-    assert all(len(line.text) <= MAX_LINE for line in assess(one, KNOWN).lines)
+    assert all(len(line.text) <= MAX_CARD_LINE for line in assess(one, KNOWN).lines)
     assert "a" * 61 not in json.dumps(assess(one, KNOWN).to_json())
 
 
