@@ -12,20 +12,31 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from postroom.config import settings
-from postroom.config.kinds import ACCOUNT_NAME, NAME, Origin, ProjectOverride
-from postroom.config.settings import Account, Config, Mode, Setting, printable, unknown_setting
+from postroom.config.settings import (
+    ACCOUNT_NAME,
+    NAME,
+    NOT_ALLOWED,
+    SECTIONS,
+    SETTINGS,
+    Account,
+    Config,
+    Mode,
+    Origin,
+    Setting,
+    printable,
+    unknown_setting,
+)
 from postroom.core.errors import Corrupt, Invalid, Unavailable
 
 FILE_NAME = "postroom.toml"
 MAX_FILE = 1_000_000  # bytes of a settings file that are read
 
-_ROWS = {tuple(row.key.split(".")): row for row in settings.SETTINGS if row.key}
+_ROWS = {tuple(row.key.split(".")): row for row in SETTINGS if row.key}
 _TABLES = {path[:length] for path in _ROWS for length in range(1, len(path))}
 
 
@@ -36,17 +47,31 @@ class Value(NamedTuple):
     source: str
 
 
+def load_settings() -> Config:
+    """Return the settings of this process."""
+    return load(os.environ, Path.cwd(), Path.home())
+
+
 def load(
     environ: Mapping[str, str], cwd: Path, home: Path, *, platform: str = sys.platform
 ) -> Config:
     """Return the settings that hold in this environment and folder; raise what is wrong, by name."""
+
+    def user_folder(variable: str, usual: str) -> Path:
+        # XDG Base Directory Specification: a path there that is not absolute is ignored.
+        if environ.get(variable, "").startswith("/"):
+            return Path(environ[variable], "postroom")
+        if platform == "darwin":
+            return home / "Library" / "Application Support" / "postroom"
+        return home / usual / "postroom"
+
     origin = Origin(None, cwd, home)
     environment = {
         row.key: Value(_parse(row, row.variable, environ[row.variable], origin), row.variable)
-        for row in settings.SETTINGS
+        for row in SETTINGS
         if row.variable and environ.get(row.variable)
     }
-    usual_file = user_file({**environ, "POSTROOM_CONFIG": ""}, home, platform=platform)
+    usual_file = user_folder("XDG_CONFIG_HOME", ".config") / FILE_NAME
     named = environment.pop("", None)
     own = named.value if named else usual_file
     document = _read_file(own, required=named is not None)
@@ -59,55 +84,29 @@ def load(
     }
     project = _read_project_files(cwd, home, (own, usual_file), defaults | person)
     values = defaults | person | project | environment
-
     default_account, names = _choose_accounts(document, person, environment, values)
-    sections = {
-        name: kind(**_fields(values, kind, f"{name}.")) for name, kind in settings.SECTIONS.items()
-    }
+
+    def fields(section: type[Any], prefix: str) -> dict[str, Any]:
+        return {name: values[prefix + name].value for name in section._field_defaults}
+
     config = Config(
-        **sections,
+        **{name: section(**fields(section, f"{name}.")) for name, section in SECTIONS.items()},
+        file=own,
         state=values["state"].value,
-        desks=_user_folder(environ, home, platform, "XDG_STATE_HOME", ".local/state"),
+        desks=user_folder("XDG_STATE_HOME", ".local/state"),
         cwd=cwd,
-        accounts=tuple(
-            Account(name, **_fields(values, Account, f"accounts.{name}.")) for name in names
-        ),
+        accounts=tuple(Account(name, **fields(Account, f"accounts.{name}.")) for name in names),
         default_account=default_account,
         mode=decide_mode((environment, person, project)),
         sources=MappingProxyType(
             {key: value.source for key, value in values.items() if ".NAME." not in key}
         ),
     )
-    _refuse_shared_address(config)
-    _refuse_state_in_vault(config)
+    _refuse_contradictions(config)
     return config
 
 
-def user_file(environ: Mapping[str, str], home: Path, *, platform: str = sys.platform) -> Path:
-    """Return the person's own settings file, whether it exists or not."""
-    named = environ.get("POSTROOM_CONFIG")
-    folder = _user_folder(environ, home, platform, "XDG_CONFIG_HOME", ".config")
-    return Path(named) if named else folder / FILE_NAME
-
-
-def _fields(values: Mapping[str, Value], section: type[Any], prefix: str) -> dict[str, Any]:
-    """Return the values of one section by the names of its fields."""
-    keys = [row.key for row in settings.rows_of(section, prefix)]
-    return {key.removeprefix(prefix): values[key].value for key in keys}
-
-
 # Files
-
-
-def _user_folder(
-    environ: Mapping[str, str], home: Path, platform: str, variable: str, usual: str
-) -> Path:
-    # XDG Base Directory Specification: a path there that is not absolute is ignored.
-    if environ.get(variable, "").startswith("/"):
-        return Path(environ[variable], "postroom")
-    if platform == "darwin":
-        return home / "Library" / "Application Support" / "postroom"
-    return home / usual / "postroom"
 
 
 def _read_project_files(
@@ -117,7 +116,8 @@ def _read_project_files(
     files = []
     for folder in (cwd, *cwd.parents):
         file = folder / FILE_NAME
-        if _is_file(file) and not any(_is_same(file, other) for other in own):
+        # Without an error where a folder above may not be searched.
+        if os.path.isfile(file) and not any(_is_same(file, other) for other in own):  # noqa: PTH113
             files.append(file)
         if _is_same(folder, home):
             break
@@ -125,23 +125,16 @@ def _read_project_files(
     # The outermost first: a nearer one, in a folder that agents write to, cannot loosen it again.
     for file in reversed(files):
         for key, value in _read_layer(_read_file(file), Origin(file, file.parent, home)).items():
-            override = _row(key).override
-            if override is ProjectOverride.NOT_ALLOWED:
+            override = _ROWS[_general(tuple(key.split(".")))].override
+            problem = ""
+            if override is NOT_ALLOWED:
                 problem = "may not be set in a project's file"
             elif not override.allows(tightened.get(key, before[key]).value, value.value):
                 problem = f"would loosen it; a project's file may only {override.words}"
-            else:
-                tightened[key] = value
-                continue
-            raise Invalid(f"{value.source} {problem}.", remedy=f"Put it into {own[0]}.")
+            if problem:
+                raise Invalid(f"{value.source} {problem}.", remedy=f"Put it into {own[0]}.")
+            tightened[key] = value
     return tightened
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # no permission for a folder above it
-        return False
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -187,40 +180,31 @@ def _read_file(file: Path, *, required: bool = False) -> dict[str, Any]:
 # Parsing
 
 
-def _read_layer(document: Mapping[str, object], origin: Origin) -> dict[str, Value]:
-    """Return every setting of a file, parsed; refuse by name what is no setting."""
-    layer = {}
-    for key, raw in _entries(document, f" in {origin.file}"):
-        source = f"{key} in {origin.file}"
-        layer[key] = Value(_parse(_row(key), source, raw, origin), source)
-    return layer
-
-
-def _entries(
-    table: Mapping[str, object], where: str, above: tuple[str, ...] = ()
-) -> Iterator[tuple[str, object]]:
+def _read_layer(
+    table: Mapping[str, object], origin: Origin, above: tuple[str, ...] = ()
+) -> dict[str, Value]:
+    """Return every setting of a file's table, parsed; refuse by name what is no setting."""
+    layer: dict[str, Value] = {}
     for name, raw in table.items():
         path = (*above, name)
-        key = ".".join(path)
+        key, place = ".".join(path), f" in {origin.file}"
         if above == ("accounts",) and not re.fullmatch(ACCOUNT_NAME, name):
-            raise Invalid(f"{printable(key)}{where} must have {NAME.allowed}.", remedy="Rename it.")
-        if _general(path) in _ROWS:
-            yield key, raw
+            raise Invalid(f"{printable(key)}{place} must have {NAME.allowed}.", remedy="Rename it.")
+        row = _ROWS.get(_general(path))
+        if row is not None:
+            layer[key] = Value(_parse(row, key + place, raw, origin), key + place)
         elif _general(path) not in _TABLES:
-            raise unknown_setting(key, where)
-        elif isinstance(raw, dict):
-            yield from _entries(raw, where, path)
+            raise unknown_setting(key, place)
+        elif not isinstance(raw, dict):
+            raise Invalid(f"{key}{place} must be a table.", remedy=f"Write it as [{key}].")
         else:
-            raise Invalid(f"{key}{where} must be a table.", remedy=f"Write it as [{key}].")
+            layer |= _read_layer(raw, origin, path)
+    return layer
 
 
 def _general(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return the path as the rows have it: with NAME for an account's name."""
     return (path[0], "NAME", *path[2:]) if path[0] == "accounts" and len(path) > 1 else path
-
-
-def _row(key: str) -> Setting:
-    return _ROWS[_general(tuple(key.split(".")))]
 
 
 def _parse(row: Setting, source: str, raw: object, origin: Origin) -> object:
@@ -271,21 +255,22 @@ def _choose_accounts(
         if not default:
             problem = "default_account is needed where there are several accounts"
         raise Invalid(f"{problem}.", remedy=f"Set it to one of: {', '.join(names)}.")
-    for row in settings.rows_of(Account, ""):
+    for field in Account._field_defaults:
         for name in names:
-            key = f"accounts.{name}.{row.key}"
-            is_plain = not tables or (name == default and row.key in environment)
-            general = values[f"accounts.NAME.{row.key}"]
-            values[key] = values.get(row.key if is_plain else key, general)
+            key = f"accounts.{name}.{field}"
+            is_plain = not tables or (name == default and field in environment)
+            values[key] = values.get(field if is_plain else key, values[f"accounts.NAME.{field}"])
     return default, names
 
 
-def _refuse_shared_address(config: Config) -> None:
-    """Refuse two local accounts with one address: Postroom could not tell whose mail it is."""
+def _refuse_contradictions(config: Config) -> None:
+    """Refuse two local accounts with one address, and records inside the vault.
+
+    Postroom could not tell whose mail it is. Notes are synced, shared and written by tools.
+    """
     seen: dict[str, str] = {}
-    for account in config.accounts:
-        if account.provider == "gmail":  # Google knows its addresses
-            continue
+    local = [account for account in config.accounts if account.provider != "gmail"]
+    for account in local:  # Google knows its addresses
         for address in (account.address, *account.aliases):
             other = seen.setdefault(address.casefold(), account.name)
             if other != account.name:
@@ -293,10 +278,6 @@ def _refuse_shared_address(config: Config) -> None:
                     f"The accounts {other} and {account.name} have the same address.",
                     remedy=f"Give accounts.{account.name}.address a value of its own.",
                 )
-
-
-def _refuse_state_in_vault(config: Config) -> None:
-    """Refuse records inside the vault, where notes are synced, shared and written by tools."""
     state = config.state or config.desks
     # The links of both are followed: what counts is where the bytes are.
     vault, real = (Path(os.path.realpath(path)) for path in (config.vault.path, state))

@@ -6,36 +6,207 @@ it, its meaning, and its environment variable, if any. The key in the file is se
 them, and docs/settings.md has the same tables: a test compares them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import field, fields
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
-from postroom.config import kinds
-from postroom.config.kinds import DEFAULT_ADDRESS, ProjectOverride, ValueKind, whole
 from postroom.core.errors import Invalid, NotFound
-from postroom.core.values import dataclass
+
+DEFAULT_ADDRESS = "you@example.org"
+ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+# One spelling of each loopback address and no user part, so that no two parsers disagree about it.
+_LOOPBACK = (
+    rf"https?://(?:localhost|127(?:\.{_BYTE}){{3}}|\[::1\])"
+    r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
+)
+_DOMAIN = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]"
+_FOLDER = r"(?!\.)[^\x00-\x1f/\\]+(?:/(?!\.)[^\x00-\x1f/\\]+)*/?"
+# Ordinary addresses. The full parser reads all others: its tables take longer to load than a search
+# in a large mailbox takes.
+PLAIN_ADDRESS = (
+    r"(?=.{1,63}\Z)[A-Za-z0-9]+(?:[._+-][A-Za-z0-9]+)*@(?:[a-z0-9](?:-?[a-z0-9])*\.)+"
+    r"(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}"
+)
+
+
+class Origin(NamedTuple):
+    """Where a value is written: in a file, or in the environment, where everything is text."""
+
+    file: Path | None
+    folder: Path  # what a relative path is relative to
+    home: Path
+
+
+class ValueKind(NamedTuple):
+    """A type of setting: the allowed values in words, and a parser that raises `ValueError`."""
+
+    allowed: str
+    read: Callable[[object, Origin], object]
+
+
+class ProjectOverride(NamedTuple):
+    """What a project's file may do with a setting: in words, and as a test of the two values."""
+
+    words: str
+    allows: Callable[[Any, Any], bool]  # of the person's value and the project's
+
+
+NOT_ALLOWED = ProjectOverride("nothing", lambda _person, _project: False)
+MAY_LOWER = ProjectOverride("lower it", lambda person, project: project <= person)
+MAY_RAISE = ProjectOverride("raise it", lambda person, project: project >= person)
+# One `false` is half of going live, so a project's file may not even repeat it.
+MAY_REHEARSE = ProjectOverride("set it to true", lambda _person, project: project is not False)
+MAY_FORBID = ProjectOverride("set it to false", lambda person, project: person or not project)
+MAY_REQUIRE = ProjectOverride("set it to true", lambda person, project: project or not person)
+# An empty list of recipients means everybody; only an absent list of folders means all of them.
+MAY_NARROW = ProjectOverride(
+    "narrow it",
+    lambda person, project: bool(project) and (not person or set(project) <= set(person)),
+)
+MAY_NARROW_FOLDERS = ProjectOverride(
+    "narrow it", lambda person, project: person is None or set(project) <= set(person)
+)
+MAY_EXTEND = ProjectOverride("add to it", lambda person, project: set(project) >= set(person))
+MAY_SET_DESK = ProjectOverride(
+    "set it to desk", lambda person, project: project in ("desk", person)
+)
+
+
+def whole(low: int, high: int) -> ValueKind:
+    def read(raw: object, origin: Origin) -> int:
+        if origin.file is None and isinstance(raw, str) and re.fullmatch("[0-9]{1,9}", raw):
+            raw = int(raw)
+        if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
+            raise ValueError
+        return raw
+
+    return ValueKind(f"a whole number from {low} to {high}", read)
+
+
+def matching(allowed: str, pattern: str) -> ValueKind:
+    def read(raw: object, _: Origin) -> str:
+        if not isinstance(raw, str) or not re.fullmatch(pattern, raw):
+            raise ValueError
+        return raw
+
+    return ValueKind(allowed, read)
+
+
+def list_of(allowed: str, read_item: Callable[[object, Origin], object]) -> ValueKind:
+    """Return the kind of lists whose items `read_item` parses; duplicates count once."""
+
+    def read(raw: object, origin: Origin) -> tuple[object, ...]:
+        if not isinstance(raw, list):
+            raise ValueError  # noqa: TRY004 - what readers raise
+        return tuple(dict.fromkeys(read_item(item, origin) for item in raw))
+
+    return ValueKind(allowed, read)
+
+
+def service_at(default: str) -> ValueKind:
+    """Return the kind of service addresses: the provider's own, or one on this machine."""
+    allowed = f"{default}, or an http(s) address on this machine such as http://127.0.0.1:8080"
+    return matching(allowed, f"{re.escape(default)}|{_LOOPBACK}")
+
+
+def read_switch(raw: object, _: Origin) -> bool | None:
+    """Return true, false, or None for anything else: the mode counts that as true and warns."""
+    if isinstance(raw, bool):
+        return raw
+    return {"true": True, "false": False}.get(raw.strip().lower()) if isinstance(raw, str) else None
+
+
+def _read_boolean(raw: object, origin: Origin) -> bool:
+    value = read_switch(raw, origin) if origin.file is None else raw
+    if value is not True and value is not False:
+        raise ValueError
+    return value
+
+
+def _read_path(raw: object, origin: Origin) -> Path:
+    if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
+        raise ValueError
+    first, _, rest = raw.partition("/")
+    if first == "~":
+        return origin.home / rest.lstrip("/")
+    if first.startswith("~"):
+        raise ValueError
+    return origin.folder / raw
+
+
+def read_address(raw: object, _: Origin) -> str:
+    """Return one address in its canonical spelling; a display name is refused."""
+    if isinstance(raw, str) and (raw == DEFAULT_ADDRESS or re.fullmatch(PLAIN_ADDRESS, raw)):
+        return raw
+    from postroom.core.address import Address
+
+    try:
+        address = Address.parse(raw if isinstance(raw, str) else "")
+    except Invalid:
+        raise ValueError from None
+    if address.name:
+        raise ValueError
+    return address.spec
+
+
+def _read_recipient(raw: object, origin: Origin) -> str:
+    """Return an address, or a domain, which stands for itself and its subdomains."""
+    plain = raw.strip().removeprefix("@").lower() if isinstance(raw, str) else ""
+    return plain if re.fullmatch(_DOMAIN, plain) else read_address(raw, origin).lower()
+
+
+def _read_command(raw: object, _: Origin) -> tuple[str, ...]:
+    words = raw if isinstance(raw, list) else [None]
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise ValueError
+    return tuple(words)
+
+
+def _read_folder(raw: object, _: Origin) -> str:
+    """Return a folder below the vault's root that is not hidden."""
+    if not isinstance(raw, str) or not re.fullmatch(_FOLDER, raw):
+        raise ValueError
+    return raw.rstrip("/")
+
+
+# fmt: off
+ORIGIN_PATTERN = r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?"
+PATH = ValueKind("a path (~/ is the home directory, ~name is not understood)", _read_path)
+PATHS = list_of('a list of paths such as ["~/Reports"]', _read_path)
+NAME = matching("a name of a-z, 0-9, _ and -, at most 32 characters, starting with a letter or digit", ACCOUNT_NAME)
+ADDRESS = ValueKind("one address such as name@example.org, without a display name", read_address)
+ADDRESSES = list_of('a list of addresses such as ["name@example.org"]', read_address)
+RECIPIENTS = list_of('a list of addresses and domains such as ["name@example.org", "example.com"]', _read_recipient)
+COMMAND = ValueKind('a list of words, the program first, such as ["notify-me", "--quiet"]', _read_command)
+ROOM = matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
+FOLDERS = list_of('a list of folders in the vault such as ["Agents", "Work/Log"]', _read_folder)
+BOOLEAN = ValueKind("true or false", _read_boolean)
+SWITCH = ValueKind("true or false", read_switch)
+PROVIDER = matching('"local" or "gmail"', "local|gmail")
+SENDING = matching('"draft" or "message"', "draft|message")
+TRUST = matching('"folder" or "desk"', "folder|desk")
+MODEL = matching('a provider and a model such as "ollama:llama3.2"', r"[a-z0-9-]{1,40}:[!-~]{1,200}")
+SERVICE = matching("an https address, or an http one on this machine", rf"https://[!-~]{{1,500}}|{_LOOPBACK}")
+HOST = matching("an address of this machine such as 127.0.0.1", r"localhost|[0-9.]{7,15}|[0-9a-f:]{2,39}")
+WEB_ORIGIN = matching("scheme and host as your browser shows them, such as https://desk.example.org", ORIGIN_PATTERN)
+# fmt: on
 
 GMAIL_ENDPOINT = "https://gmail.googleapis.com"
 GMAIL_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-
-NOT_ALLOWED, MAY_LOWER = ProjectOverride.NOT_ALLOWED, ProjectOverride.MAY_LOWER
-MAY_RAISE, MAY_REHEARSE = ProjectOverride.MAY_RAISE, ProjectOverride.MAY_REHEARSE
-Default = TypeVar("Default")
 
 
 class Setting(NamedTuple):
     """One row: where a setting is written, what is allowed, and what holds without it."""
 
-    key: str  # its dotted key in the file; empty where only the environment has it
     kind: ValueKind
-    default: object  # a relative path is relative to the working directory
     override: ProjectOverride
     meaning: str
     variable: str = ""  # of the environment; empty where only the file has it
     no_value: str = ""  # what holds without a value, in words, where the default does not say it
+    key: str = ""  # its dotted key in the file; empty where only the environment has it
+    default: object = None  # a relative path is relative to the working directory
 
     @property
     def default_text(self) -> str:
@@ -47,43 +218,25 @@ class Setting(NamedTuple):
         return f"./{self.default}" if isinstance(self.default, Path) else str(self.default)
 
 
-def setting(
-    default: Default,
-    kind: ValueKind,
-    override: ProjectOverride,
-    meaning: str,
-    *,
-    variable: str = "",
-    no_value: str = "",
-) -> Default:
-    """Declare one setting as the field of a section."""
-    row = Setting("", kind, default, override, meaning, variable, no_value)
-    declared: Any = field(default=default, metadata={"setting": row})
-    value: Default = declared
-    return value
-
-
 # fmt: off
-@dataclass(frozen=True, slots=True)
-class TopLevelSettings:
+class TopLevelSettings(NamedTuple):
     """The keys at the top of the file, above all tables."""
 
-    state: Path | None = setting(None, kinds.PATH, NOT_ALLOWED, "The folder of the mailbox and the records, outside the vault.", variable="POSTROOM_STATE", no_value="the user's state folder, by desk id")
-    provider: str = setting("local", kinds.PROVIDER, NOT_ALLOWED, "Where the mail of the default account is kept: `local` or `gmail`.", variable="POSTROOM_PROVIDER")
-    address: str = setting(DEFAULT_ADDRESS, kinds.ADDRESS, NOT_ALLOWED, "The address of the default account.", variable="POSTROOM_ADDRESS")
-    default_account: str = setting("", kinds.NAME, NOT_ALLOWED, "The account to use where none is named.", no_value="the only account")
-    dry_run: bool | None = setting(None, kinds.SWITCH, MAY_REHEARSE, "Rehearse: show what would be sent, send nothing.", variable="DRY_RUN", no_value="rehearsal")
-    dev_mode: bool | None = setting(None, kinds.SWITCH, MAY_REHEARSE, "The same switch under its other name.", variable="DEV_MODE", no_value="rehearsal")
+    state: Annotated[Path | None, Setting(PATH, NOT_ALLOWED, "The folder of the mailbox and the records, outside the vault.", variable="POSTROOM_STATE", no_value="the user's state folder, by desk id")] = None
+    provider: Annotated[str, Setting(PROVIDER, NOT_ALLOWED, "Where the mail of the default account is kept: `local` or `gmail`.", variable="POSTROOM_PROVIDER")] = "local"
+    address: Annotated[str, Setting(ADDRESS, NOT_ALLOWED, "The address of the default account.", variable="POSTROOM_ADDRESS")] = DEFAULT_ADDRESS
+    default_account: Annotated[str, Setting(NAME, NOT_ALLOWED, "The account to use where none is named.", no_value="the only account")] = ""
+    dry_run: Annotated[bool | None, Setting(SWITCH, MAY_REHEARSE, "Rehearse: show what would be sent, send nothing.", variable="DRY_RUN", no_value="rehearsal")] = None
+    dev_mode: Annotated[bool | None, Setting(SWITCH, MAY_REHEARSE, "The same switch under its other name.", variable="DEV_MODE", no_value="rehearsal")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class VaultSettings:
+class VaultSettings(NamedTuple):
     """Where the notes are, and what tools may write there."""
 
-    path: Path = setting(Path("vault"), kinds.PATH, NOT_ALLOWED, "The root of the vault, a folder of Markdown notes.", variable="VAULT_PATH")
-    room: str = setting("", kinds.ROOM, NOT_ALLOWED, "A folder in the vault that holds all of Postroom's files.", no_value="the root of the vault")
-    agent_folders: tuple[str, ...] | None = setting(None, kinds.FOLDERS, ProjectOverride.MAY_NARROW_FOLDERS, "Which of your own folders in the vault tools may write to.", no_value="all of your own")
-    active_content: bool = setting(False, kinds.BOOLEAN, ProjectOverride.MAY_FORBID, "Whether tools may write content that runs or loads something when a note is opened: remote embeds, HTML, code.")
+    path: Annotated[Path, Setting(PATH, NOT_ALLOWED, "The root of the vault, a folder of Markdown notes.", variable="VAULT_PATH")] = Path("vault")
+    room: Annotated[str, Setting(ROOM, NOT_ALLOWED, "A folder in the vault that holds all of Postroom's files.", no_value="the root of the vault")] = ""
+    agent_folders: Annotated[tuple[str, ...] | None, Setting(FOLDERS, MAY_NARROW_FOLDERS, "Which of your own folders in the vault tools may write to.", no_value="all of your own")] = None
+    active_content: Annotated[bool, Setting(BOOLEAN, MAY_FORBID, "Whether tools may write content that runs or loads something when a note is opened: remote embeds, HTML, code.")] = False
 
     @property
     def postroom_folder(self) -> Path:
@@ -96,106 +249,78 @@ class VaultSettings:
         return f"{self.room}/" if self.room else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """A mailbox of the person's: its name here, its provider, its addresses."""
 
     name: str
-    provider: str = setting("local", kinds.PROVIDER, NOT_ALLOWED, "Where this account's mail is kept: `local` or `gmail`.")
-    address: str = setting(DEFAULT_ADDRESS, kinds.ADDRESS, NOT_ALLOWED, "The address of this account.")
-    aliases: tuple[str, ...] = setting((), kinds.ADDRESSES, NOT_ALLOWED, "A list of other addresses that reach this account.", no_value="none")
-    sending: str = setting("", kinds.SENDING, NOT_ALLOWED, "How this account's letters are sent, if it is at Gmail: as a `draft` or as a `message`.", no_value="`gmail.sending`")
+    provider: Annotated[str, Setting(PROVIDER, NOT_ALLOWED, "Where this account's mail is kept: `local` or `gmail`.")] = "local"
+    address: Annotated[str, Setting(ADDRESS, NOT_ALLOWED, "The address of this account.")] = DEFAULT_ADDRESS
+    aliases: Annotated[tuple[str, ...], Setting(ADDRESSES, NOT_ALLOWED, "A list of other addresses that reach this account.", no_value="none")] = ()
+    sending: Annotated[str, Setting(SENDING, NOT_ALLOWED, "How this account's letters are sent, if it is at Gmail: as a `draft` or as a `message`.", no_value="`gmail.sending`")] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
-    """How many letters may be sent in which time."""
-
-    sends_per_hour: int = setting(10, whole(0, 10_000), MAY_LOWER, "Letters that may be sent in one window; a further one is refused.", variable="POSTROOM_SENDS_PER_HOUR")
-    window_seconds: int = setting(3600, whole(1, 604_800), MAY_RAISE, "The window of `limits.sends_per_hour`.")
-    sends_per_pace: int = setting(10, whole(1, 10_000), MAY_LOWER, "Letters that may be sent in one pace; a further one waits.")
-    pace_seconds: int = setting(60, whole(1, 86_400), MAY_RAISE, "The length of one pace.")
-    recipients_per_letter: int = setting(25, whole(1, 1_000), MAY_LOWER, "Recipients of one letter, including Cc and Bcc.")
-    recipients_per_hour: int = setting(50, whole(1, 100_000), MAY_LOWER, "Recipients of all letters in one window.")
-    open_letters: int = setting(20, whole(1, 10_000), MAY_LOWER, "Letters of one agent that may wait at once.")
-    proposals_per_hour: int = setting(30, whole(1, 100_000), MAY_LOWER, "Letters that one agent may propose in one window.")
-    replies_per_thread: int = setting(5, whole(1, 1_000), MAY_LOWER, "Letters into one conversation in one window.")
-    moves_per_hour: int = setting(200, whole(0, 100_000), MAY_LOWER, "Mails that all agents together may move or label in one window; a further one is refused.")
+class LimitSettings(NamedTuple):
+    sends_per_hour: Annotated[int, Setting(whole(0, 10_000), MAY_LOWER, "Letters that may be sent in one window; a further one is refused.", variable="POSTROOM_SENDS_PER_HOUR")] = 10
+    window_seconds: Annotated[int, Setting(whole(1, 604_800), MAY_RAISE, "The window of `limits.sends_per_hour`.")] = 3600
+    sends_per_pace: Annotated[int, Setting(whole(1, 10_000), MAY_LOWER, "Letters that may be sent in one pace; a further one waits.")] = 10
+    pace_seconds: Annotated[int, Setting(whole(1, 86_400), MAY_RAISE, "The length of one pace.")] = 60
+    recipients_per_letter: Annotated[int, Setting(whole(1, 1_000), MAY_LOWER, "Recipients of one letter, including Cc and Bcc.")] = 25
+    recipients_per_hour: Annotated[int, Setting(whole(1, 100_000), MAY_LOWER, "Recipients of all letters in one window.")] = 50
+    open_letters: Annotated[int, Setting(whole(1, 10_000), MAY_LOWER, "Letters of one agent that may wait at once.")] = 20
+    proposals_per_hour: Annotated[int, Setting(whole(1, 100_000), MAY_LOWER, "Letters that one agent may propose in one window.")] = 30
+    replies_per_thread: Annotated[int, Setting(whole(1, 1_000), MAY_LOWER, "Letters into one conversation in one window.")] = 5
+    moves_per_hour: Annotated[int, Setting(whole(0, 100_000), MAY_LOWER, "Mails that all agents together may move or label in one window; a further one is refused.")] = 200
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientSettings:
-    """Who may get mail, and who may not."""
-
-    allow: tuple[str, ...] = setting((), kinds.RECIPIENTS, ProjectOverride.MAY_NARROW, "Who may get mail at all: addresses, and domains with their subdomains.", no_value="everybody")
-    deny: tuple[str, ...] = setting((), kinds.RECIPIENTS, ProjectOverride.MAY_EXTEND, "Who never gets mail; this overrides `recipients.allow`.", no_value="nobody")
+class RecipientSettings(NamedTuple):
+    allow: Annotated[tuple[str, ...], Setting(RECIPIENTS, MAY_NARROW, "Who may get mail at all: addresses, and domains with their subdomains.", no_value="everybody")] = ()
+    deny: Annotated[tuple[str, ...], Setting(RECIPIENTS, MAY_EXTEND, "Who never gets mail; this overrides `recipients.allow`.", no_value="nobody")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentSettings:
-    """Where attachments of letters may come from."""
-
-    folders: tuple[Path, ...] = setting((), kinds.PATHS, NOT_ALLOWED, "Folders that attachments may be taken from, besides the vault's `Outgoing/`.", no_value="none")
+class AttachmentSettings(NamedTuple):
+    folders: Annotated[tuple[Path, ...], Setting(PATHS, NOT_ALLOWED, "Folders that attachments may be taken from, besides the vault's `Outgoing/`.", no_value="none")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotifySettings:
-    """How the person is notified of a new letter."""
-
-    desktop: bool = setting(True, kinds.BOOLEAN, NOT_ALLOWED, "Whether a new letter causes a desktop notification, where there is a desktop.")
-    command: tuple[str, ...] = setting((), kinds.COMMAND, NOT_ALLOWED, "A program that is run for each new letter instead, with JSON on its input.", no_value="none")
+class NotifySettings(NamedTuple):
+    desktop: Annotated[bool, Setting(BOOLEAN, NOT_ALLOWED, "Whether a new letter causes a desktop notification, where there is a desktop.")] = True
+    command: Annotated[tuple[str, ...], Setting(COMMAND, NOT_ALLOWED, "A program that is run for each new letter instead, with JSON on its input.", no_value="none")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalSettings:
-    """What a letter needs before it is sent."""
-
-    required: bool = setting(True, kinds.BOOLEAN, ProjectOverride.MAY_REQUIRE, "Whether a person must approve each letter.")
-    trust: str = setting("folder", kinds.TRUST, ProjectOverride.MAY_SET_DESK, "What counts as approval: `folder`, a moved note too; `desk`, only the terminal and the page.")
-    undo_seconds: int = setting(10, whole(0, 86_400), MAY_RAISE, "How long an approved letter waits and can be recalled.")
-    expiry_hours: int = setting(72, whole(1, 8_760), MAY_LOWER, "How long a letter waits for a verdict.")
+class ApprovalSettings(NamedTuple):
+    required: Annotated[bool, Setting(BOOLEAN, MAY_REQUIRE, "Whether a person must approve each letter.")] = True
+    trust: Annotated[str, Setting(TRUST, MAY_SET_DESK, "What counts as approval: `folder`, a moved note too; `desk`, only the terminal and the page.")] = "folder"
+    undo_seconds: Annotated[int, Setting(whole(0, 86_400), MAY_RAISE, "How long an approved letter waits and can be recalled.")] = 10
+    expiry_hours: Annotated[int, Setting(whole(1, 8_760), MAY_LOWER, "How long a letter waits for a verdict.")] = 72
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """How often the orchestrator looks for mail."""
-
-    interval_seconds: int = setting(30, whole(1, 86_400), NOT_ALLOWED, "How often `postroom run` looks for new mail.")
+class RunSettings(NamedTuple):
+    interval_seconds: Annotated[int, Setting(whole(1, 86_400), NOT_ALLOWED, "How often `postroom run` looks for new mail.")] = 30
 
 
-@dataclass(frozen=True, slots=True)
-class PageSettings:
-    """Where the desk is served for browsers."""
-
-    host: str = setting("127.0.0.1", kinds.HOST, NOT_ALLOWED, "The address that the page listens on; any but a loopback address needs a passphrase.")
-    port: int = setting(8766, whole(0, 65_535), NOT_ALLOWED, "The port of the page; 0 takes a free one.")
-    origin: str = setting("", kinds.WEB_ORIGIN, NOT_ALLOWED, "The address by which your own proxy or tunnel shows the page, such as `https://desk.example.org`; it needs a passphrase.", no_value="none")
-    idle_minutes: int = setting(15, whole(1, 1_440), MAY_LOWER, "After how long without a click the page asks for the passphrase again, where it needs one.")
+class PageSettings(NamedTuple):
+    host: Annotated[str, Setting(HOST, NOT_ALLOWED, "The address that the page listens on; any but a loopback address needs a passphrase.")] = "127.0.0.1"
+    port: Annotated[int, Setting(whole(0, 65_535), NOT_ALLOWED, "The port of the page; 0 takes a free one.")] = 8766
+    origin: Annotated[str, Setting(WEB_ORIGIN, NOT_ALLOWED, "The address by which your own proxy or tunnel shows the page, such as `https://desk.example.org`; it needs a passphrase.", no_value="none")] = ""
+    idle_minutes: Annotated[int, Setting(whole(1, 1_440), MAY_LOWER, "After how long without a click the page asks for the passphrase again, where it needs one.")] = 15
 
 
-@dataclass(frozen=True, slots=True)
-class TriageSettings:
-    """Which model judges mail that no rule fits, and how many answers are drafted."""
-
-    model: str = setting("", kinds.MODEL, NOT_ALLOWED, "The model that judges mail which no rule fits, such as `anthropic:NAME`, `openai:NAME` or `ollama:NAME`.", no_value="none")
-    command: tuple[str, ...] = setting((), kinds.COMMAND, NOT_ALLOWED, "A program that judges instead: it reads a prompt and prints JSON.", no_value="none")
-    endpoint: str = setting("", kinds.SERVICE, NOT_ALLOWED, "The address of an OpenAI-compatible service or of Ollama.", no_value="the provider's own")
-    timeout_seconds: int = setting(120, whole(1, 3_600), NOT_ALLOWED, "How long a model may take for one mail.")
-    drafts_per_thread: int = setting(2, whole(0, 1_000), MAY_LOWER, "Answers that are drafted automatically in one conversation within a day.")
+class TriageSettings(NamedTuple):
+    model: Annotated[str, Setting(MODEL, NOT_ALLOWED, "The model that judges mail which no rule fits, such as `anthropic:NAME`, `openai:NAME` or `ollama:NAME`.", no_value="none")] = ""
+    command: Annotated[tuple[str, ...], Setting(COMMAND, NOT_ALLOWED, "A program that judges instead: it reads a prompt and prints JSON.", no_value="none")] = ()
+    endpoint: Annotated[str, Setting(SERVICE, NOT_ALLOWED, "The address of an OpenAI-compatible service or of Ollama.", no_value="the provider's own")] = ""
+    timeout_seconds: Annotated[int, Setting(whole(1, 3_600), NOT_ALLOWED, "How long a model may take for one mail.")] = 120
+    drafts_per_thread: Annotated[int, Setting(whole(0, 1_000), MAY_LOWER, "Answers that are drafted automatically in one conversation within a day.")] = 2
 
 
-@dataclass(frozen=True, slots=True)
-class GmailSettings:
-    """Where Gmail and the files with its tokens are."""
-
-    credentials_path: Path | None = setting(None, kinds.PATH, NOT_ALLOWED, "The OAuth client's file.", variable="GMAIL_CREDENTIALS_PATH", no_value="`credentials.json` in the state folder, then in the working directory")
-    token_path: Path | None = setting(None, kinds.PATH, NOT_ALLOWED, "The OAuth token's file.", variable="GMAIL_TOKEN_PATH", no_value="`token.json` in the state folder, then in the working directory")
-    sending: str = setting("draft", kinds.SENDING, NOT_ALLOWED, "How a letter is sent: as a `draft` that sending consumes, which proves what became of it; or as a `message`.")
-    endpoint: str = setting(GMAIL_ENDPOINT, kinds.endpoint(GMAIL_ENDPOINT), NOT_ALLOWED, "The Gmail service; any other must be on this machine.", variable="GMAIL_API_ENDPOINT")
-    token_uri: str = setting(GMAIL_TOKEN_URI, kinds.endpoint(GMAIL_TOKEN_URI), NOT_ALLOWED, "Where tokens are renewed; any other must be on this machine.", variable="GMAIL_TOKEN_URI")
+class GmailSettings(NamedTuple):
+    credentials_path: Annotated[Path | None, Setting(PATH, NOT_ALLOWED, "The OAuth client's file.", variable="GMAIL_CREDENTIALS_PATH", no_value="`credentials.json` in the state folder, then in the working directory")] = None
+    token_path: Annotated[Path | None, Setting(PATH, NOT_ALLOWED, "The OAuth token's file.", variable="GMAIL_TOKEN_PATH", no_value="`token.json` in the state folder, then in the working directory")] = None
+    sending: Annotated[str, Setting(SENDING, NOT_ALLOWED, "How a letter is sent: as a `draft` that sending consumes, which proves what became of it; or as a `message`.")] = "draft"
+    endpoint: Annotated[str, Setting(service_at(GMAIL_ENDPOINT), NOT_ALLOWED, "The Gmail service; any other must be on this machine.", variable="GMAIL_API_ENDPOINT")] = GMAIL_ENDPOINT
+    token_uri: Annotated[str, Setting(service_at(GMAIL_TOKEN_URI), NOT_ALLOWED, "Where tokens are renewed; any other must be on this machine.", variable="GMAIL_TOKEN_URI")] = GMAIL_TOKEN_URI
 
 
-CONFIG_FILE = Setting("", kinds.PATH, None, NOT_ALLOWED, "Your settings file.", "POSTROOM_CONFIG", "the user's configuration folder")
+CONFIG_FILE = Setting(PATH, NOT_ALLOWED, "Your settings file.", "POSTROOM_CONFIG", "the user's configuration folder")
 # fmt: on
 SECTIONS: dict[str, type[Any]] = {
     "limits": LimitSettings,
@@ -213,8 +338,10 @@ SECTIONS: dict[str, type[Any]] = {
 
 def rows_of(section: type[Any], prefix: str) -> list[Setting]:
     """Return the rows of a section, with their keys."""
-    found = [(each.name, each.metadata.get("setting")) for each in fields(section)]
-    return [row._replace(key=prefix + name) for name, row in found if row is not None]
+    return [
+        section.__annotations__[name].__metadata__[0]._replace(key=prefix + name, default=default)
+        for name, default in section._field_defaults.items()
+    ]
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -225,8 +352,7 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(NamedTuple):
     """Whether letters may be sent, which setting decided that, and warnings about values."""
 
     live: bool
@@ -234,10 +360,10 @@ class Mode:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """All settings that hold, each with where it came from."""
 
+    file: Path  # the person's own, whether it exists or not
     vault: VaultSettings
     state: Path | None  # the state folder, where one is set; else each desk has one in `desks`
     desks: Path
@@ -254,7 +380,7 @@ class Config:
     run: RunSettings
     desk: PageSettings
     gmail: GmailSettings
-    sources: Mapping[str, str] = field(repr=False, hash=False)
+    sources: Mapping[str, str]
 
     def account(self, name: str | None = None) -> Account:
         """Return the account of this name, or the default one."""
@@ -293,8 +419,7 @@ def unknown_setting(key: str, where: str = "") -> Invalid:
     if table and last in keys:
         hint = f"{last} belongs at the top of the file, above [{printable(table)}]. "
     return Invalid(
-        f"{printable(key)}{where} is not a setting.",
-        remedy=f"{hint}docs/settings.md has them all.",
+        f"{printable(key)}{where} is not a setting.", remedy=f"{hint}docs/settings.md has them all."
     )
 
 
