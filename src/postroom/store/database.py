@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError, Unavailable
 from postroom.store.files import private_folder
+from postroom.store.protocol import Row
 
 BUSY_SECONDS = 10.0
 STEPS = 20_000  # of SQLite's machine between two looks at the clock
-Row = tuple[Any, ...]  # SQLite's values; whoever asks names their types
 _RETRY = "Run the command again."
+
+
+def read_migrations(schema: Path) -> list[str]:
+    """Return the steps of a file of SQL, each below a line `-- step 1`."""
+    return re.split(r"^-- step \d+\n", schema.read_text("utf-8"), flags=re.M)[1:]
 
 
 def discard(path: Path) -> None:
@@ -26,7 +31,7 @@ def discard(path: Path) -> None:
 
 
 class Database:
-    """A connection with full sync, one writer at a time, and every failure one of `PostroomError`."""
+    """SQLite's `Session`: a connection with full sync, one writer at a time, and every failure one of `PostroomError`."""
 
     def __init__(
         self, path: Path, migrations: Sequence[str], *, busy_seconds: float = BUSY_SECONDS
@@ -66,44 +71,38 @@ class Database:
 
     def _prepare(self, migrations: Sequence[str]) -> None:
         known = len(migrations)
-        self._refuse_newer(known)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._sync(synced=True)
-        if self._version() == known:
+        if (found := self._version()) <= known:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._sync(synced=True)
+        if found == known:
             return
         with self.write():
             # Read again under the write lock: another process may have migrated meanwhile.
-            self._refuse_newer(known)
             found = self._version()
+            if found > known:
+                raise Corrupt(
+                    f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
+                    remedy="Upgrade Postroom. The file is left as it is.",
+                )
             self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
             for script in migrations[found:]:
                 for statement in script.split(";\n"):
                     self._connection.execute(statement)
             self._connection.execute(f"PRAGMA user_version = {known}")
 
-    def _refuse_newer(self, known: int) -> None:
-        if (found := self._version()) > known:
-            raise Corrupt(
-                f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
-                remedy="Upgrade Postroom. The file is left as it is.",
-            )
-
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def check(self) -> str:
-        """Return SQLite's own finding on the file, `ok` where nothing is wrong."""
         return str(self.rows("PRAGMA quick_check(1)")[0][0])
 
     def close(self) -> None:
-        """Close the connection, once no thread uses it; an open transaction is rolled back."""
         with self._turn:
             self._connection.close()
 
     def rows(
         self, sql: str, values: Sequence[object] = (), *, patience: float | None = None
     ) -> list[Row]:
-        """Return all rows of one query; one that takes longer than `patience` seconds is given up."""
         # Not `_translated`, which costs as much as the query.
         with self._turn:
             if patience is not None:
@@ -118,26 +117,17 @@ class Database:
                     self._connection.set_progress_handler(None, 0)
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
-        """Return the first row of one query, if there is one."""
-        with self._turn:
-            try:
-                found: Row | None = self._connection.execute(sql, values).fetchone()
-            except (sqlite3.Error, UnicodeError) as why:
-                raise _translate(why, self.path) from why
-            return found
+        return next(iter(self.rows(sql, values)), None)
 
     def run(self, sql: str, values: Sequence[object]) -> int:
-        """Change rows inside of `write`, and return how many."""
         with self._turn:
             return self._writing().execute(sql, values).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
-        """Do the same for each of these rows of values."""
         with self._turn:
             return self._writing().executemany(sql, rows).rowcount if rows else 0
 
     def commit(self) -> None:
-        """Keep what was written so far, inside of `write(early=True)`."""
         self._writing().execute("COMMIT")
 
     def _writing(self) -> sqlite3.Connection:
@@ -149,8 +139,8 @@ class Database:
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[sqlite3.Connection]:
         """Hold the write lock: all that is done inside is kept, or none of it.
 
-        What can be found out again need not be synced: it survives a crash of the process, and is
-        on the disk with the next transaction that is. `early` lets it be kept before the block ends.
+        With `synced=False` a power cut may lose it, until the next synced transaction: for what can be
+        computed or fetched again. With `early` the block may commit by itself before it ends.
         """
         with self._turn, self._translated():
             self._sync(synced=synced)
@@ -175,7 +165,6 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Read several things as of one moment."""
         with self._turn, self._translated():
             self._connection.execute("BEGIN")
             try:
@@ -209,20 +198,16 @@ _UNKNOWN = (
 )
 # What SQLite's errors are to the caller: the error, its message, and what to do.
 _ERRORS: dict[int, tuple[type[PostroomError], str, str]] = {
-    sqlite3.SQLITE_BUSY: _BUSY,
-    sqlite3.SQLITE_LOCKED: _BUSY,
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), _BUSY),
     sqlite3.SQLITE_INTERRUPT: (Invalid, "This takes too long", "Ask for less: narrow the search."),
     sqlite3.SQLITE_FULL: (
         Unavailable,
         "The disk is full: {path} was not changed",
         f"Free some space. {_RETRY}",
     ),
-    sqlite3.SQLITE_READONLY: _UNWRITABLE,
-    sqlite3.SQLITE_PERM: _UNWRITABLE,
-    sqlite3.SQLITE_CANTOPEN: _UNWRITABLE,
-    sqlite3.SQLITE_AUTH: _UNWRITABLE,
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), _UNWRITABLE),
+    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH), _UNWRITABLE),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _DAMAGED),
     sqlite3.SQLITE_IOERR: (
         Unavailable,
         "{path} cannot be read or written ({why})",

@@ -1,19 +1,25 @@
-"""The desk id: which records belong to a vault, kept in the vault itself, so that a renamed vault keeps them."""
+"""Small files of a desk: its id, kept in the vault so that a renamed vault keeps its records, and agents' tokens.
+
+A token lets an agent in over HTTP: one file each, named after its agent, readable by its owner alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from postroom.core.errors import Corrupt, Denied, Unavailable
+from postroom.core.errors import Corrupt, Denied, Invalid, Unavailable
 from postroom.store import files
 from postroom.store.files import private_folder
 
 _DESK_ID = r"[a-z2-7]{16}"
+UNNAMED = "token"  # the file of the token that belongs to no agent: the client's own name counts
+_TOKEN_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{40,200}")
 
 
 def desk_id(vault: Path) -> str | None:
@@ -27,19 +33,17 @@ def read_mark(vault: Path) -> str | None:
 
 
 def write_mark(vault: Path, id: str) -> None:
-    """Name the one ledger that may send from this vault."""
-    _replace(_file(vault, "ledger"), id)
+    _write(_file(vault, "ledger"), id)
 
 
 def renew_desk(vault: Path, id: str) -> None:
-    """Give the vault another desk."""
-    _replace(_file(vault, "desk"), id)
+    _write(_file(vault, "desk"), id)
 
 
 def register(vault: Path, desks: Path, desk: str) -> None:
     """Remember outside the vault which desk it has: whoever deletes it there begins no new one."""
     private_folder(desks)
-    _replace(_registration_file(vault, desks), desk)
+    _write(_registration_file(vault, desks), desk)
 
 
 def registered_desk(vault: Path, desks: Path) -> str | None:
@@ -84,20 +88,15 @@ def _read(file: Path) -> str | None:
     return raw[:-1]
 
 
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
+def _write(file: Path, id: str, write: Callable[[Path, bytes], object] = files.replace) -> None:
     try:
-        yield
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, f"{id}\n".encode())
     except OSError as why:
         raise Unavailable(
             f"{file} cannot be written: {why.strerror}.",
             remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
         ) from why
-
-
-def _replace(file: Path, id: str) -> None:
-    with _writing(file):
-        files.replace(file, f"{id}\n".encode())
 
 
 def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None] = os.link) -> str:
@@ -109,12 +108,60 @@ def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None]
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
     file = _file(vault, "desk")
-    with _writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        files.create(file, f"{drawn}\n".encode(), link=link)
+    _write(file, drawn, partial(files.create, link=link))
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 
 
 def _file(vault: Path, name: str) -> Path:
     return vault / ".postroom" / name
+
+
+def token_file(state: Path, agent: str = "") -> Path:
+    """Return the file of an agent's token."""
+    if agent and not _TOKEN_OWNER.fullmatch(agent):
+        raise Invalid(
+            "An agent's name for a token has letters, digits, `.`, `_` and `-`, at most 64",
+            remedy="Choose another name.",
+        )
+    return state / "tokens" / agent if agent else state / UNNAMED
+
+
+def make_token(state: Path, agent: str = "") -> Path:
+    """Make a token, unless there is one; return its file."""
+    return _make(token_file(state, agent))
+
+
+def read_secret(file: Path, *, make: bool) -> bytes:
+    """Return the secret in a file, made first if `make`; nothing where there is none."""
+    if make:
+        _make(file)
+    try:
+        secret = files.read(file, 1000, follow=True).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return b""
+    return secret.encode() if _TOKEN.fullmatch(secret) else b""
+
+
+def _make(file: Path) -> Path:
+    import secrets  # who only reads needs none
+
+    private_folder(file.parent)
+    try:
+        files.create(file, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
+    except OSError as why:
+        raise Unavailable(f"{file} cannot be made: {why.strerror}") from why
+    return file
+
+
+def read_tokens(state: Path) -> dict[str, str]:
+    """Return the valid tokens, each with its agent's name; that of no agent has ''."""
+    owners = {state / UNNAMED: ""}
+    folder = state / "tokens"
+    if folder.is_dir():
+        owners |= {
+            file: file.name for file in folder.iterdir() if _TOKEN_OWNER.fullmatch(file.name)
+        }
+    tokens = {read_secret(file, make=False).decode(): agent for file, agent in owners.items()}
+    tokens.pop("", None)  # a file without a whole token
+    return tokens

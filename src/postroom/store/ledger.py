@@ -7,51 +7,22 @@ time one gets `Conflict`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 from postroom.core import audit
 from postroom.core.records import DeskSettings
-from postroom.store.database import Database
-from postroom.store.locks import try_lock
-from postroom.store.protocol import Clock, LetterClaims, Session
-from postroom.store.sql.desk import (
-    ActionReader,
-    ActionStore,
-    SessionReader,
-    SessionStore,
-    SettingStore,
-    load_settings,
-)
-from postroom.store.sql.letters import HistoryReader, LetterLists, LetterReader, LetterStore
-from postroom.store.sql.mail import (
-    DraftReader,
-    DraftStore,
-    ExposureReader,
-    ExposureStore,
-    InboxReader,
-    InboxStore,
-    LabelChangeReader,
-    LabelChangeStore,
-)
-from postroom.store.sql.notes import (
-    NoteReader,
-    NoteStore,
-    SlipReader,
-    SlipStore,
-    ToolNoteReader,
-    ToolNoteStore,
-)
-from postroom.store.sql.sending import BudgetReader, BudgetStore, ProofReader, ProofStore
+from postroom.store.database import Database, read_migrations
+from postroom.store.files import try_lock
+from postroom.store.protocol import Clock, HoldClaim, Session
+from postroom.store.sql import desk, letters, mail
+from postroom.store.sql.rows import Noun
 
-_SCHEMA = Path(__file__).with_name("sql") / "schema.sql"
-
-
-def migrations() -> list[str]:
-    """Return the steps that make the tables, from the first version's on. They are SQLite's own SQL."""
-    return re.split(r"^-- step \d+\n", _SCHEMA.read_text("utf-8"), flags=re.M)[1:]
+# The steps that make the tables, from the first version's on. They are SQLite's own SQL.
+MIGRATIONS = read_migrations(Path(__file__).parent / "sql" / "schema.sql")
 
 
 class LedgerReader:
@@ -60,65 +31,60 @@ class LedgerReader:
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session = session
         self.clock = clock
-        self.letters = LetterReader(session, clock)
-        self.lists = LetterLists(session, clock)
-        self.history = HistoryReader(session, clock)
-        self.notes = NoteReader(session, clock)
-        self.tool_notes = ToolNoteReader(session, clock)
-        self.slips = SlipReader(session, clock)
-        self.budget = BudgetReader(session, clock)
-        self.proofs = ProofReader(session, clock)
-        self.inbox = InboxReader(session, clock)
-        self.exposure = ExposureReader(session, clock)
-        self.drafts = DraftReader(session, clock)
-        self.label_changes = LabelChangeReader(session, clock)
-        self.sessions = SessionReader(session, clock)
-        self.actions = ActionReader(session, clock)
+        self.letters = letters.LetterReader(session, clock)
+        self.lists = letters.LetterLists(session, clock)
+        self.notes = desk.NoteReader(session, clock)
+        self.tool_notes = desk.ToolNoteReader(session, clock)
+        self.slips = desk.SlipReader(session, clock)
+        self.budget = desk.BudgetReader(session, clock)
+        self.proofs = letters.ProofReader(session, clock)
+        self.inbox = mail.InboxReader(session, clock)
+        self.exposure = mail.ExposureReader(session, clock)
+        self.drafts = mail.DraftReader(session, clock)
+        self.label_changes = mail.LabelChangeReader(session, clock)
+        self.sessions = desk.SessionReader(session, clock)
+        self.actions = desk.ActionReader(session, clock)
 
     @property
     def settings(self) -> DeskSettings:
         """What is kept once for the whole desk."""
-        return load_settings(self._session)
+        return desk.load_settings(self._session)
 
     def check_integrity(self) -> str:
-        """Return the engine's own finding on its files, `ok` where nothing is wrong."""
         return self._session.check()
 
 
-class Transaction:
+class Transaction(Noun):
     """All nouns, to be read and written: all of it is kept, or none."""
 
-    def __init__(self, session: Session, clock: Clock, draw: Callable[[int], bytes]) -> None:
-        self._session = session
-        self._settings = SettingStore(session, clock)
-        self.letters = LetterStore(session, clock)
-        self.lists = LetterLists(session, clock)
-        self.history = HistoryReader(session, clock)
-        self.notes = NoteStore(session, clock)
-        self.tool_notes = ToolNoteStore(session, clock)
-        self.slips = SlipStore(session, clock)
-        self.budget = BudgetStore(session, clock)
-        self.proofs = ProofStore(session, clock)
-        self.inbox = InboxStore(session, clock)
-        self.exposure = ExposureStore(session, clock)
-        self.drafts = DraftStore(session, clock)
-        self.label_changes = LabelChangeStore(session, clock)
-        self.sessions = SessionStore(session, clock)
-        self.actions = ActionStore(session, clock, draw, self._settings)
+    def __init__(self, session: Session, clock: Clock, actions: desk.ActionStore) -> None:
+        super().__init__(session, clock)
+        self.letters = letters.LetterStore(session, clock)
+        self.lists = letters.LetterLists(session, clock)
+        self.notes = desk.NoteStore(session, clock)
+        self.tool_notes = desk.ToolNoteStore(session, clock)
+        self.slips = desk.SlipStore(session, clock)
+        self.budget = desk.BudgetStore(session, clock)
+        self.proofs = letters.ProofStore(session, clock)
+        self.inbox = mail.InboxStore(session, clock)
+        self.exposure = mail.ExposureStore(session, clock)
+        self.drafts = mail.DraftStore(session, clock)
+        self.label_changes = mail.LabelChangeStore(session, clock)
+        self.sessions = desk.SessionStore(session, clock)
+        self.actions = actions
+        actions.last = 0
 
-    def begin(self) -> None:
-        """Forget what the last transaction read and added."""
-        self._settings.forget()
-        self.actions.last = 0
-
-    @property
+    @cached_property
     def settings(self) -> DeskSettings:
         """What is kept once for the whole desk, read once a transaction."""
-        return self._settings.value
+        return desk.load_settings(self._session)
 
     def save_settings(self, settings: DeskSettings) -> None:
         """Keep the settings that differ from those of this transaction."""
-        self._settings.save(settings)
+        before, new = asdict(self.settings), asdict(settings)
+        if changed := {name: value for name, value in new.items() if value != before[name]}:
+            self._save_desk(changed)
+            self.settings = settings
 
     def commit(self) -> None:
         """Keep what was written so far, before the block ends; nothing is written after it."""
@@ -126,23 +92,22 @@ class Transaction:
 
 
 class Ledger(LedgerReader):
-    """The durable record of one desk, over any engine."""
-
     def __init__(
         self,
         session: Session,
-        claims: LetterClaims,
+        hold_claim: HoldClaim,
         path: Path,
         *,
         clock: Clock,
         draw: Callable[[int], bytes],
     ) -> None:
         super().__init__(session, clock)
-        self.claims = claims
+        self.hold_claim = hold_claim
         self.path = path
-        self._transaction = Transaction(session, clock, draw)
+        self._actions = desk.ActionStore(session, clock, draw)
         self._seal_key = ""
-        self._durable = 0  # the last audit line that this process knows to be on the disk
+        self.last_line = 0  # the last audit line that this process added
+        self._durable = 0  # the last one that it knows to be on the disk
 
     @contextmanager
     def read(self) -> Iterator[LedgerReader]:
@@ -158,9 +123,9 @@ class Ledger(LedgerReader):
         may be committed before the block ends.
         """
         with self._session.write(synced=synced, early=early):
-            self._transaction.begin()
-            yield self._transaction
-            last = self._transaction.actions.last  # afterwards it may be another thread's
+            yield Transaction(self._session, self.clock, self._actions)
+            last = self._actions.last  # afterwards it may be another thread's
+        self.last_line = max(self.last_line, last)
         if synced:
             self._durable = max(self._durable, last)
 
@@ -178,24 +143,17 @@ class Ledger(LedgerReader):
         return audit.sealed(line, self._seal_key)
 
     def close(self) -> None:
-        """Close the files."""
         self._session.close()
 
 
-class KernelClaims:
-    """Claims as kernel locks, one file each: they end with the process, however it ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def hold(self, id: str) -> AbstractContextManager[bool]:
-        """Hold the claim on a letter if nobody else does; the value says whether."""
-        return try_lock(self._folder / id)
+def kernel_claims(folder: Path) -> HoldClaim:
+    """Return claims that are kernel locks, one file each in this folder."""
+    return lambda id: try_lock(folder / id)
 
 
 class SqliteLedger(Ledger):
     """A ledger in one SQLite file, with claims as kernel locks beside it."""
 
     def __init__(self, path: Path, *, clock: Clock, draw: Callable[[int], bytes]) -> None:
-        database, claims = Database(path, migrations()), KernelClaims(path.parent / "claims")
-        super().__init__(database, claims, path, clock=clock, draw=draw)
+        claims = kernel_claims(path.parent / "claims")
+        super().__init__(Database(path, MIGRATIONS), claims, path, clock=clock, draw=draw)

@@ -10,6 +10,8 @@ from postroom.core.stamp import Stamp
 
 Clock = Callable[[], Stamp]
 Row = tuple[Any, ...]  # the engine's values; whoever asks names their types
+# Holds the exclusive claim on a letter if nobody else does; the value says whether. It ends with the process.
+HoldClaim = Callable[[str], AbstractContextManager[bool]]
 
 
 class Session(Protocol):
@@ -43,10 +45,3 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Close the database."""
-
-
-class LetterClaims(Protocol):
-    """Exclusive claims on letters, which end with the process that holds them."""
-
-    def hold(self, id: str) -> AbstractContextManager[bool]:
-        """Hold the claim on a letter if nobody else does; the value says whether."""

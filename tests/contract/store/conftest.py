@@ -10,9 +10,8 @@ import pytest
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Card
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.records import Entry
+from postroom.core.records import Card, Entry
 from postroom.core.stamp import Stamp
 from postroom.store.ledger import Ledger, SqliteLedger
 

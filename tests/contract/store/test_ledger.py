@@ -13,9 +13,11 @@ from postroom.core.records import (
     ApprovalRequest,
     DecidedBy,
     DeskSettings,
+    ExpectedNote,
     InboxItem,
     InboxState,
     LabelChange,
+    LetterState,
     MailboxCursor,
     NoteStatus,
     ProviderProof,
@@ -95,11 +97,11 @@ def test_of_two_who_change_one_version_the_second_is_refused_and_changes_nothing
     with pytest.raises(Conflict), bench.ledger.write() as tx:
         tx.letters.swap(entry, entry.state, letter=replace(entry.letter, text="Other.\n"))
     assert bench.ledger.letters.get(entry.id) == first
-    assert [life.name(state) for state in bench.ledger.history.states(entry.id)] == [
+    assert [life.name(state) for state in bench.ledger.letters.past_states(entry.id)] == [
         "pending",
         "withdrawn",
     ]
-    assert bench.ledger.history.original(entry.id) is None
+    assert bench.ledger.letters.original(entry.id) is None
 
 
 def test_an_edit_keeps_the_agents_letter_and_is_found_by_its_new_words(bench: Bench) -> None:
@@ -110,7 +112,7 @@ def test_an_edit_keeps_the_agents_letter_and_is_found_by_its_new_words(bench: Be
     assert edited.is_edited
     assert bench.ledger.letters.get(entry.id) == edited
     assert (edited.letter, edited.digest) == (letter, letter.digest)
-    assert bench.ledger.history.original(entry.id) == entry.letter
+    assert bench.ledger.letters.original(entry.id) == entry.letter
     assert [one.id for one in bench.ledger.lists.summaries(words=["AFTER"])] == [entry.id]
     assert bench.ledger.lists.summaries(words=["before"]) == []
 
@@ -167,7 +169,7 @@ def test_a_removed_rehearsal_leaves_nothing_and_no_other_state_is_removed(bench:
     with bench.ledger.write() as tx:
         tx.letters.remove_rehearsal(rehearsal.id)
     assert bench.ledger.letters.find(rehearsal.id) is None
-    assert bench.ledger.history.states(rehearsal.id) == []
+    assert bench.ledger.letters.past_states(rehearsal.id) == []
     assert bench.ledger.letters.get(pending.id) == pending
 
 
@@ -239,14 +241,17 @@ def test_a_verdict_counts_on_its_day_once_however_often_the_letter_is_held(bench
 
 def test_a_planned_write_is_known_until_it_is_finished(bench: Bench) -> None:
     entry, location = bench.insert(), NOWHERE._replace(path="A/x.md", hash="h", version=1)
-    assert bench.ledger.notes.locations() == {entry.id: NOWHERE}
+    unwritten = ExpectedNote(entry.id, NOWHERE, LetterState(entry.state, 1))
+    assert bench.ledger.notes.expected("A") == [unwritten]
     with bench.ledger.write() as tx:
         tx.notes.plan_write(entry.id, "A/x.md", "h")
-    assert bench.ledger.notes.planned_write(entry.id) == ("A/x.md", "h")
-    assert bench.ledger.notes.status(entry.id) == NoteStatus(NOWHERE, "A/x.md", "h", 1)
+    assert bench.ledger.notes.status(entry.id) == NoteStatus(NOWHERE, "A/x.md", "h")
+    assert bench.ledger.letters.get(entry.id).note == NoteStatus(NOWHERE, "A/x.md", "h")
+    with bench.ledger.write() as tx, pytest.raises(Conflict):
+        tx.notes.plan_write(entry.id, "A/y.md", "h", entry.note)
     with bench.ledger.write() as tx:
         tx.notes.finish_write(entry.id, location)
-    assert bench.ledger.notes.status(entry.id) == NoteStatus(location, letter_version=1)
+    assert bench.ledger.notes.status(entry.id) == NoteStatus(location)
     assert bench.ledger.notes.in_folders("A") == {"A/x.md": (entry.id, location)}
     assert bench.ledger.notes.in_folders("", "A0", "A/x.md") == {}
 
@@ -254,7 +259,7 @@ def test_a_planned_write_is_known_until_it_is_finished(bench: Bench) -> None:
 def test_the_note_of_a_mail_that_is_only_planned_is_no_letters(bench: Bench) -> None:
     with bench.ledger.write() as tx:
         tx.notes.plan_write("mail default m1", "Inbox/x.md", "h")
-    assert bench.ledger.notes.locations() == {}
+    assert bench.ledger.notes.expected("A") == []
     assert bench.ledger.notes.location("mail default m1") == NOWHERE
 
 
@@ -298,8 +303,8 @@ def test_a_slip_is_spent_once_while_it_is_fresh_and_given_back_unused(bench: Ben
 def test_a_letter_remembers_the_slips_that_approved_it(bench: Bench) -> None:
     entry = bench.approved(bench.insert(), slip="s")
     bench.swap(entry, life.Pending(bench.now))
-    assert bench.ledger.history.was_approved_by(entry.id, "s")
-    assert not bench.ledger.history.was_approved_by(entry.id, "t")
+    assert bench.ledger.letters.was_approved_by(entry.id, "s")
+    assert not bench.ledger.letters.was_approved_by(entry.id, "t")
 
 
 # Sending
@@ -309,7 +314,7 @@ def test_claims_count_until_their_window_has_passed_or_they_are_given_back(bench
     entry = bench.insert()
     for _ in range(2):
         with bench.ledger.write() as tx:
-            tx.budget.spend(entry.letter, bench.now)
+            tx.budget.spend(entry.id, len(entry.letter.envelope), "", bench.now)
         bench.go(100)
     spent = bench.ledger.budget.spent
     assert [claim.at.wall - START for claim in spent(bench.now, 150)] == [100]
@@ -343,12 +348,11 @@ def test_a_proof_counts_its_sends_without_an_answer(bench: Bench) -> None:
 
 
 def test_only_one_holds_the_claim_on_a_letter(bench: Bench) -> None:
-    claims = bench.ledger.claims
-    with claims.hold("aaaaaaaaaa") as mine, closing(bench.open()) as other:
+    with bench.ledger.hold_claim("aaaaaaaaaa") as mine, closing(bench.open()) as other:
         assert mine
-        with other.claims.hold("aaaaaaaaaa") as also, other.claims.hold("baaaaaaaaa") as free:
+        with other.hold_claim("aaaaaaaaaa") as also, other.hold_claim("baaaaaaaaa") as free:
             assert (also, free) == (False, True)
-    with claims.hold("aaaaaaaaaa") as again:
+    with bench.ledger.hold_claim("aaaaaaaaaa") as again:
         assert again
 
 

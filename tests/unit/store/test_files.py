@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.store import files
-from postroom.store.locks import Locked, locked, open_locked, try_lock
+from postroom.store.files import Locked, locked, open_locked, try_lock
 
 
 def no_links(_old: str, _new: str, **_folders: object) -> None:

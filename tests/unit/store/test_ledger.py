@@ -7,11 +7,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from postroom.core.audit import Action, LogPosition
-from postroom.core.card import Exposure
-from postroom.core.records import DeskSettings, MailboxCursor, ShownMail
+from postroom.core.records import DeskSettings, Exposure, MailboxCursor, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
-from postroom.store.ledger import KernelClaims, Ledger, SqliteLedger, migrations
+from postroom.store.ledger import MIGRATIONS, Ledger, SqliteLedger, kernel_claims
 from tests.desks import database_of
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
@@ -19,7 +18,7 @@ NOW = Stamp(1_794_700_800.0, "boot", 100.0)
 
 def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    with closing(Database(path, migrations()[:1])) as old, old.write() as connection:
+    with closing(Database(path, MIGRATIONS[:1])) as old, old.write() as connection:
         for age in (7200, 10):
             at = json.dumps(Stamp(NOW.wall - age, "boot", NOW.steady - age))
             connection.execute("INSERT INTO spent VALUES ('aaaaaaaaaa', ?, 3, 't')", [at])
@@ -33,8 +32,8 @@ def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_t
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "ledger.sqlite"
-    added = next(at for at, step in enumerate(migrations()) if "CREATE TABLE exposure" in step)
-    with closing(Database(path, migrations()[:added])) as old, old.write() as connection:
+    added = next(at for at, step in enumerate(MIGRATIONS) if "CREATE TABLE exposure" in step)
+    with closing(Database(path, MIGRATIONS[:added])) as old, old.write() as connection:
         connection.executemany(
             "INSERT INTO token VALUES (?, ?, ?)",
             [
@@ -105,7 +104,7 @@ def test_what_a_person_wrote_before_others_quoted_it_came_from_the_person(tmp_pa
 
 def test_what_was_kept_under_keys_before_an_upgrade_has_its_column_or_table(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    steps = migrations()
+    steps = MIGRATIONS
     before = next(at for at, step in enumerate(steps) if "DROP TABLE meta" in step)
     kept = {
         "desk": "a" * 16, "id": "b" * 16, "machine": "m", "inode": "7", "room": "/Post",
@@ -138,22 +137,22 @@ def test_what_was_kept_under_keys_before_an_upgrade_has_its_column_or_table(tmp_
             restored="restored", tool_notes_since=1794700800.5, last_finished="move 1",
         )  # fmt: skip
         assert ledger.actions.backlog().position == LogPosition(12, "2026-11-15.json", 340, 99)
-        assert ledger.notes.planned_write("aaaaaaaaaa") == ("Pending_Approval/a b.md", "hash")
-        assert ledger.notes.planned_write("mail d m1") == ("Inbox/m.md", "h2")
+        assert ledger.notes.status("aaaaaaaaaa")[1:] == ("Pending_Approval/a b.md", "hash")
+        assert ledger.notes.status("mail d m1")[1:] == ("Inbox/m.md", "h2")
         assert ledger.proofs.orphans() == {"aaaaaaaaaa": (Stamp(1.5, "boot", 2.5), None)}
         assert (ledger.slips.is_trusted("00aa"), ledger.slips.is_filed("00bb")) == (True, True)
         assert ledger.inbox.cursor("default") == MailboxCursor("cursor 9", 1794700000)
         assert ledger.exposure.correspondents("default") == (frozenset(), "m9")
         (found,) = ledger.lists.summaries(words=["ärger", "grüsse", "ä@X"])
         assert (found.id, found.fields) == ("aaaaaaaaaa", {"priority": "urgent"})
-        assert ledger.history.was_approved_by("aaaaaaaaaa", "00bb")
+        assert ledger.letters.was_approved_by("aaaaaaaaaa", "00bb")
         assert ledger.lists.per_day(3, 0) == {0: {"approved": 1}}
         ((pre_send,),) = database_of(ledger).rows("SELECT pre_send FROM letter")
         assert pre_send == '"m1"'
 
 
 def test_a_ledger_whose_log_was_never_written_is_upgraded(tmp_path: Path) -> None:
-    path, steps = tmp_path / "ledger.sqlite", migrations()
+    path, steps = tmp_path / "ledger.sqlite", MIGRATIONS
     before = next(at for at, step in enumerate(steps) if "DROP TABLE meta" in step)
     with closing(Database(path, steps[:before])) as old, old.write() as connection:
         # The key was set to what it was, to sync the file; then the process ended.
@@ -165,8 +164,8 @@ def test_a_ledger_whose_log_was_never_written_is_upgraded(tmp_path: Path) -> Non
 
 def test_a_line_of_another_thread_does_not_count_as_synced_with_ours(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    database = InTurn(path, migrations())
-    ledger = Ledger(database, KernelClaims(tmp_path), path, clock=lambda: NOW, draw=bytes)
+    database = InTurn(path, MIGRATIONS)
+    ledger = Ledger(database, kernel_claims(tmp_path), path, clock=lambda: NOW, draw=bytes)
 
     def add_line(*, synced: bool) -> None:
         with ledger.write(synced=synced) as tx:

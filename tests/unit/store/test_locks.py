@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from postroom.store.locks import is_locked, locked
+from postroom.store.files import is_locked, locked
 
 
 def test_a_lock_is_taken_as_long_as_somebody_holds_it(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from postroom.core.outgoing_html import reduce_html
-from postroom.vault.markdown import fenced
 from tests.desks import SEND, Office, old_desk
+from tests.fences import fenced
 from tests.narrow import present
 
 CLOSED = {
@@ -144,7 +144,7 @@ def test_an_interruption_leaves_either_the_old_letter_or_the_new_one_with_its_no
     office: Office,
 ) -> None:
     for id in WITH_HTML:
-        office.desk.upkeep.refreeze(id)  # and no note is written
+        office.desk.verdicts.refreeze(id)  # and no note is written
     office.reopen()
     office.look()
     for id in WITH_HTML:

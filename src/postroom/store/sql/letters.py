@@ -1,4 +1,4 @@
-"""Letters: entering, changing and finding them, what they were before, and lists of them."""
+"""Letters: entering, changing and finding them, what they were before, lists of them, and proofs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.core import life
-from postroom.core.card import Card
 from postroom.core.errors import NotFound
 from postroom.core.letter import Letter
-from postroom.core.records import DAY, AgentActivity, Entry, LetterState, LetterSummary
-from postroom.core.stamp import Stamp
-from postroom.store.protocol import Row
+from postroom.core.records import (
+    AgentActivity,
+    Card,
+    Entry,
+    LetterState,
+    LetterSummary,
+    ProviderProof,
+)
+from postroom.core.stamp import DAY, Stamp
 from postroom.store.sql import rows
-from postroom.store.sql.rows import ENTRIES, OPEN, SUMMARY, Noun, marks
-from postroom.store.sql.sending import ProofStore
+from postroom.store.sql.rows import ENTRIES, OPEN, SUMMARY, Noun, marks, stamp
 
 MAX_KEYS: Final = 100  # idempotency keys that name one letter
 PATIENCE: Final = 3.0  # seconds for a search, which others wait for
@@ -24,8 +28,6 @@ CHARTED: Final = ("approved", "rejected", "sent")
 
 
 class LetterReader(Noun):
-    """Letters, each with its state and version."""
-
     _is_html_current = False
 
     def get(self, id: str) -> Entry:
@@ -46,21 +48,14 @@ class LetterReader(Noun):
         """Return the whole id of the one letter whose id begins so, or raise `NotFound`."""
         beginning = beginning.strip().lower()
         sql = "SELECT id FROM letter WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
-        found: list[Row] = []
-        if len(beginning) >= 3:
-            found = self._session.rows(sql, [beginning, beginning + "{"])
+        found = self._all(str, sql, beginning, beginning + "{") if len(beginning) >= 3 else []
         if len(found) == 1:
-            return str(found[0][0])
+            return found[0]
         if found:
             raise NotFound(f"Several letters begin with {beginning}", remedy="Type more of the id.")
         raise NotFound(
             f"There is no letter {beginning[:40]}", remedy="`postroom pending` lists what waits."
         )
-
-    def refresh(self, entry: Entry) -> Entry:
-        """Return the letter as it is now; the very same object where its version has not changed."""
-        row = self._session.row("SELECT version FROM letter WHERE id = ?", [entry.id])
-        return entry if row == (entry.version,) else self.get(entry.id)
 
     def latest(self, agent: str, content_key: str) -> Entry | None:
         """Return the agent's letter of this content: the open one, or else the last."""
@@ -74,12 +69,13 @@ class LetterReader(Noun):
 
     def replacement_of(self, agent: str, id: str) -> tuple[str, life.State] | None:
         """Return id and state of the letter that replaces this one, if it waits or was sent."""
-        row = self._session.row(
+        return self._one(
+            lambda id, kind, detail: (id, life.load(kind, detail)),
             "SELECT id, state, detail FROM letter WHERE agent = ? AND replaces = ?"
             f" AND state IN ({OPEN}, 'sent') ORDER BY row DESC LIMIT 1",
-            [agent, id],
+            agent,
+            id,
         )
-        return (row[0], life.load(*row[1:])) if row else None
 
     def in_states(self, *states: str) -> list[Entry]:
         """Return all letters in these states, oldest first."""
@@ -90,13 +86,11 @@ class LetterReader(Noun):
         """Return the state of each letter in these states (all open ones without any), oldest first."""
         states = states or life.OPEN
         sql = f"SELECT id, state, detail, version FROM letter WHERE state IN ({marks(states)}) ORDER BY row"
-        return {row[0]: rows.letter_state(row) for row in self._session.rows(sql, states)}
+        return {row[0]: rows.letter_state(*row) for row in self._session.rows(sql, states)}
 
     def by_key(self, agent: str, key: str) -> tuple[str, str] | None:
         """Return id and content key of the letter that an agent's idempotency key names."""
-        sql = "SELECT letter, content_key FROM idempotency WHERE agent = ? AND key = ?"
-        row = self._session.row(sql, [agent, key])
-        return (row[0], row[1]) if row else None
+        return self._find(rows.pair, "letter, content_key", "idempotency", agent=agent, key=key)
 
     def load_of(self, agent: str, count: int) -> tuple[int, list[Stamp]]:
         """Return how many letters of this agent are open, and when it proposed its last `count`.
@@ -109,17 +103,41 @@ class LetterReader(Noun):
             " ORDER BY row DESC LIMIT ?) AS newest",
             [agent, agent, count],
         )
-        times = [rows.stamp(created) for _, created in found]
+        times = [stamp(created) for _, created in found]
         return int(waiting), times if len(times) == count else []
 
     def with_same_text(self, text: str, *, except_id: str) -> tuple[str, ...]:
         """Return the ids of earlier letters with the same text, newest first, at most 5."""
-        found = self._session.rows(
+        sql = (
             "SELECT id FROM letter WHERE text_key = ? AND id != ? AND state != 'rehearsal'"
-            " ORDER BY row DESC LIMIT 5",
-            [rows.text_key(text), except_id],
+            " ORDER BY row DESC LIMIT 5"
         )
-        return tuple(id for (id,) in found)
+        return tuple(self._all(str, sql, rows.text_key(text), except_id))
+
+    def past_states(self, id: str) -> list[life.State]:
+        """Return the states of a letter, oldest first."""
+        return self._all(
+            life.load, "SELECT state, detail FROM history WHERE letter = ? ORDER BY version", id
+        )
+
+    def original(self, id: str) -> Letter | None:
+        """Return the letter as its agent wrote it, where a person has changed it."""
+        sql = "SELECT frozen FROM revision WHERE letter = ? ORDER BY version LIMIT 1"
+        row = self._session.row(sql, [id])
+        return rows.thaw(row[0], self.get(id).letter.attachments) if row else None
+
+    def claimed_before_edit(self, id: str) -> bool:
+        """Whether a version of this letter was claimed before the one that it has now."""
+        row = self._session.row(
+            "SELECT 1 FROM history WHERE letter = ? AND state = 'sending'"
+            " AND version <= (SELECT max(version) FROM revision WHERE letter = ?)",
+            [id, id],
+        )
+        return row is not None
+
+    def was_approved_by(self, id: str, slip: str) -> bool:
+        """Whether this slip approved the letter before."""
+        return self._has("history", letter=id, state="approved", slip=slip)
 
     def with_old_html(self) -> list[str]:
         """Return the letters whose HTML part an older version froze, and that are to be frozen anew."""
@@ -132,8 +150,6 @@ class LetterReader(Noun):
 
 
 class LetterStore(LetterReader):
-    """Letters, to be entered and changed."""
-
     def insert(self, entry: Entry) -> Entry:
         """Enter a letter that is frozen for the first time."""
         letter = entry.letter
@@ -154,15 +170,14 @@ class LetterStore(LetterReader):
             **self._state_columns(entry),
             **rows.text_columns(letter, entry.agent),
         }
-        sql = f"INSERT INTO letter ({', '.join(columns)}) VALUES ({marks(columns)})"
-        self._session.run(sql, list(columns.values()))
+        self._insert("letter", columns)
         if letter.attachments:
             self._session.run_many(
                 "INSERT INTO enclosure (letter, place, name, type, content) VALUES (?, ?, ?, ?, ?)",
                 [(letter.id, n, a.name, a.type, a.content) for n, a in enumerate(letter.attachments)],
             )  # fmt: skip
         if not isinstance(entry.state, life.Rehearsal):
-            self._session.run("INSERT INTO note (letter) VALUES (?)", [entry.id])
+            self._insert("note", {"letter": entry.id})
         self._add_history(entry, str(columns["detail"]))
         return entry
 
@@ -204,23 +219,22 @@ class LetterStore(LetterReader):
             )
         if card is not None:
             columns["card"] = json.dumps(card.to_json())
-        names = ", ".join(f"{name} = ?" for name in columns)
-        sql = f"UPDATE letter SET {names} WHERE id = ? AND version = ?"
-        if not self._session.run(sql, [*columns.values(), entry.id, entry.version]):
+        if not self._update("letter", columns, id=entry.id, version=entry.version):
             raise life.refuse(entry.id, self.get(entry.id).state, "changed by two at once")
         self._add_history(new, str(columns["detail"]))
         return new
 
     def _add_history(self, entry: Entry, detail: str) -> None:
         verdict = entry.state.verdict if isinstance(entry.state, life.Approved) else None
-        self._session.run(
-            "INSERT INTO history (letter, version, state, detail, decided_at, slip)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                entry.id, entry.version, entry.kind, detail,
-                rows.decided_at(entry.state), verdict.slip if verdict else "",
-            ],
-        )  # fmt: skip
+        columns = {
+            "letter": entry.id,
+            "version": entry.version,
+            "state": entry.kind,
+            "detail": detail,
+            "decided_at": rows.decided_at(entry.state),
+            "slip": verdict.slip if verdict else "",
+        }
+        self._insert("history", columns)
 
     def take_over(self, entry: Entry) -> Entry:
         """Raise the version of a claimed letter, so that its former owner can keep no proof any more.
@@ -229,8 +243,9 @@ class LetterStore(LetterReader):
         entered as an orphan. `Conflict` where the version has changed.
         """
         taken = replace(entry, version=entry.version + 1)
-        sql = "UPDATE letter SET version = ? WHERE id = ? AND version = ?"
-        if not self._session.run(sql, [taken.version, entry.id, entry.version]):
+        if not self._update(
+            "letter", {"version": taken.version}, id=entry.id, version=entry.version
+        ):
             raise life.refuse(entry.id, self.get(entry.id).state, "settled by two at once")
         proofs = ProofStore(self._session, self._clock)
         if proofs.get(entry.id) is None:
@@ -248,55 +263,25 @@ class LetterStore(LetterReader):
 
     def request_pre_send_record(self, id: str, reply_to: str) -> None:
         """Have a record written before the letter is sent; `reply_to` is what it answers, as JSON."""
-        self._session.run("UPDATE letter SET pre_send = ? WHERE id = ?", [reply_to, id])
+        self._update("letter", {"pre_send": reply_to}, id=id)
 
     def rekey(self, letter: Letter, *, done: bool) -> None:
         """Let a repeated call find a letter of `with_old_html` by what the call freezes now."""
-        for table, name in (("letter", "id"), ("idempotency", "letter")):
-            sql = f"UPDATE {table} SET content_key = ? WHERE {name} = ?"
-            self._session.run(sql, [letter.content_key, letter.id])
-        self._session.run("UPDATE old_html SET keyed = 1 WHERE letter = ?", [letter.id])
+        columns = {"content_key": letter.content_key}
+        self._update("letter", columns, id=letter.id)
+        self._update("idempotency", columns, letter=letter.id)
+        self._update("old_html", {"keyed": 1}, letter=letter.id)
         if done:
-            self._session.run("DELETE FROM old_html WHERE letter = ?", [letter.id])
+            self._delete("old_html", letter=letter.id)
 
     def remove_rehearsal(self, id: str) -> None:
         """Delete a rehearsal that another one replaces."""
-        self._session.run("DELETE FROM letter WHERE id = ? AND state = 'rehearsal'", [id])
+        self._delete("letter", id=id, state="rehearsal")
         for table in ("enclosure", "history", "idempotency"):
-            self._session.run(f"DELETE FROM {table} WHERE letter = ?", [id])
-
-
-class HistoryReader(Noun):
-    """What letters were before."""
-
-    def states(self, id: str) -> list[life.State]:
-        """Return the states of a letter, oldest first."""
-        sql = "SELECT state, detail FROM history WHERE letter = ? ORDER BY version"
-        return [life.load(*row) for row in self._session.rows(sql, [id])]
-
-    def original(self, id: str) -> Letter | None:
-        """Return the letter as its agent wrote it, where a person has changed it."""
-        sql = "SELECT frozen FROM revision WHERE letter = ? ORDER BY version LIMIT 1"
-        row, letters = self._session.row(sql, [id]), LetterReader(self._session, self._clock)
-        return rows.thaw(row[0], letters.get(id).letter.attachments) if row else None
-
-    def claimed_before_edit(self, id: str) -> bool:
-        """Whether a version of this letter was claimed before the one that it has now."""
-        sql = (
-            "SELECT 1 FROM history WHERE letter = ? AND state = 'sending'"
-            " AND version <= (SELECT max(version) FROM revision WHERE letter = ?)"
-        )
-        return self._session.row(sql, [id, id]) is not None
-
-    def was_approved_by(self, id: str, slip: str) -> bool:
-        """Whether this slip approved the letter before."""
-        sql = "SELECT 1 FROM history WHERE letter = ? AND state = 'approved' AND slip = ?"
-        return self._session.row(sql, [id, slip]) is not None
+            self._delete(table, letter=id)
 
 
 class LetterLists(Noun):
-    """Letters as lists and charts show them."""
-
     def summaries(
         self,
         *states: str,
@@ -360,6 +345,83 @@ class LetterLists(Noun):
             day = found.setdefault(int((at + offset) // DAY), {})
             day[state] = day.get(state, 0) + 1
         return found
+
+
+class ProofReader(Noun):
+    """What providers gave to tell what became of letters."""
+
+    def get(self, id: str) -> ProviderProof | None:
+        """Return a letter's proof."""
+        return self._find(ProviderProof, "proof, digest, unanswered", "proof", letter=id)
+
+    def before_send(self, id: str) -> tuple[int, ProviderProof | None, str]:
+        """Return a letter's version and proof, and why this ledger may be older than the log, if it may."""
+        row = self._session.row(
+            "SELECT letter.version, proof.proof, proof.digest, proof.unanswered, desk.restored"
+            " FROM desk LEFT JOIN letter ON letter.id = ?"
+            " LEFT JOIN proof ON proof.letter = letter.id",
+            [id],
+        )
+        version, text, digest, unanswered, restored = row or (0, None, "", 0, "")
+        proof = None if text is None else ProviderProof(text, digest, unanswered)
+        return version or 0, proof, restored
+
+    def unreleased(self) -> list[str]:
+        """Return the closed letters whose proof the provider has still to take back."""
+        # A join would walk through all letters.
+        return self._all(
+            str,
+            "SELECT letter FROM proof WHERE EXISTS (SELECT 1 FROM letter WHERE id = proof.letter"
+            f" AND state NOT IN ({OPEN}))",
+        )
+
+    def orphans(self) -> dict[str, tuple[Stamp, Stamp | None]]:
+        """Return the letters of which the provider may hold what no proof names: since when, last swept when."""
+        found = self._session.rows("SELECT letter, since, swept FROM orphan ORDER BY letter")
+        return {id: (stamp(since), stamp(swept) if swept else None) for id, since, swept in found}
+
+
+class ProofStore(ProofReader):
+    """Proofs, kept before the act that they prove."""
+
+    def keep(self, entry: Entry, proof: str) -> None:
+        """Keep a proof, and that a send by it has no answer yet; `Conflict` where the letter's version changed."""
+        columns = "id, state, detail, version"
+        now = self._find(rows.letter_state, columns, "letter", id=entry.id) or rows.letter_state(
+            entry.id, "", "", 0
+        )
+        if now.version != entry.version:
+            raise life.refuse(entry.id, now.state, "sent")
+        self._session.run(
+            "INSERT INTO proof (letter, proof, digest, unanswered) VALUES (?, ?, ?, 1)"
+            " ON CONFLICT (letter) DO UPDATE SET proof = excluded.proof, digest = excluded.digest,"
+            " unanswered = CASE WHEN proof.proof = excluded.proof THEN proof.unanswered + 1 ELSE 1 END",
+            [entry.id, proof, entry.digest],
+        )
+
+    def mark_answered(self, id: str) -> None:
+        """Record that the last send by a letter's proof was refused, and did nothing."""
+        sql = "UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?"
+        self._session.run(sql, [id])
+
+    def drop(self, id: str, proof: str = "", *, unanswered: bool = True) -> bool:
+        """Delete a letter's proof, if it is this one; with `unanswered` false, only if every send was answered."""
+        where: dict[str, object] = {"proof": proof} if proof else {}
+        if not unanswered:
+            where["unanswered"] = 0
+        return self._delete("proof", letter=id, **where) > 0
+
+    def add_orphan(self, id: str, since: Stamp | None = None, swept: Stamp | None = None) -> None:
+        """Record that the provider may hold something of a letter that no proof names."""
+        columns = {
+            "since": json.dumps(since or self._clock()),
+            "swept": json.dumps(swept) if swept else "",
+        }
+        self._upsert("orphan", {"letter": id}, columns)
+
+    def drop_orphan(self, id: str) -> None:
+        """Record that the provider holds nothing more of a letter."""
+        self._delete("orphan", letter=id)
 
 
 def _where(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from postroom.core.card import Exposure
 from postroom.core.errors import Conflict
 from postroom.core.records import (
     DecidedBy,
+    Exposure,
     InboxItem,
     InboxState,
     LabelChange,
@@ -19,7 +19,7 @@ from postroom.core.records import (
 )
 from postroom.core.stamp import Stamp
 from postroom.store.protocol import Row
-from postroom.store.sql.rows import OPEN, Noun, marks
+from postroom.store.sql.rows import OPEN, Noun, marks, pair
 
 if TYPE_CHECKING:
     from postroom.core.handbook import Judgement, MailFacts
@@ -35,14 +35,12 @@ class InboxReader(Noun):
 
     def cursor(self, account: str) -> MailboxCursor | None:
         """Return how far this account was followed; None where it never was."""
-        sql = "SELECT cursor, floor FROM mailbox_cursor WHERE account = ?"
-        row = self._session.row(sql, [account])
-        return MailboxCursor(*row) if row else None
+        return self._find(MailboxCursor, "cursor, floor", "mailbox_cursor", account=account)
 
     def known_of(self, account: str, ids: Sequence[str]) -> set[str]:
         """Return those of these mails that were seen before."""
         sql = f"SELECT message FROM inbox_item WHERE account = ? AND message IN ({marks(ids)})"
-        return {id for (id,) in self._session.rows(sql, [account, *ids])}
+        return set(self._all(str, sql, account, *ids))
 
     def get(self, account: str, message: str) -> InboxItem | None:
         """Return what is known of a mail."""
@@ -54,15 +52,17 @@ class InboxReader(Noun):
 
     def _items(self, where: str, *values: object) -> list[InboxItem]:
         sql = f"SELECT {_COLUMNS} FROM inbox_item WHERE {where} ORDER BY row"
-        return [_item(row) for row in self._session.rows(sql, values)]
+        return self._all(_item, sql, *values)
 
     def page(self, state: str, count: int, after: int = 0) -> list[tuple[int, InboxItem]]:
         """Return the oldest mails in this state past a row, each with its row."""
-        found = self._session.rows(
+        return self._all(
+            lambda row, *columns: (row, _item(*columns)),
             f"SELECT row, {_COLUMNS} FROM inbox_item WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
-            [state, after, count],
+            state,
+            after,
+            count,
         )
-        return [(row[0], _item(row[1:])) for row in found]
 
     def with_stale_note(self) -> list[InboxItem]:
         """Return the mails whose note does not show what the ledger has."""
@@ -93,8 +93,6 @@ class InboxReader(Noun):
 
 
 class InboxStore(InboxReader):
-    """Mail that comes in."""
-
     def add(
         self, account: str, cursor: MailboxCursor, ids: Iterable[str], state: str = InboxState.FOUND
     ) -> int:
@@ -105,11 +103,7 @@ class InboxStore(InboxReader):
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT (account, message) DO NOTHING",
             [(account, id, state, now, now) for id in ids],
         )
-        self._session.run(
-            "INSERT INTO mailbox_cursor (account, cursor, floor) VALUES (?, ?, ?)"
-            " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, floor = excluded.floor",
-            [account, *cursor],
-        )
+        self._upsert("mailbox_cursor", {"account": account}, cursor._asdict())
         return new
 
     def reopen_aside(self, account: str, ids: Iterable[str]) -> int:
@@ -122,36 +116,28 @@ class InboxStore(InboxReader):
 
     def change(self, item: InboxItem, **changes: InboxValue) -> InboxItem:
         """Change some fields of a mail; `Conflict` where its version has changed."""
-        changes.setdefault("changed", self._clock().wall)
-        new = item._replace(**changes, version=item.version + 1)  # type: ignore[arg-type]
-        names = ", ".join(f"{name} = ?" for name in (*changes, "version"))
-        values = map(_column_value, changes.values())
-        done = self._session.run(
-            f"UPDATE inbox_item SET {names}, note_stale = 1"
-            " WHERE account = ? AND message = ? AND version = ?",
-            [*values, new.version, item.account, item.message, item.version],
-        )
-        if not done:
+        changes = {"changed": self._clock().wall, **changes, "version": item.version + 1}
+        new = item._replace(**changes)  # type: ignore[arg-type]
+        columns = {name: _column_value(value) for name, value in changes.items()}
+        key = {"account": item.account, "message": item.message, "version": item.version}
+        if not self._update("inbox_item", {**columns, "note_stale": 1}, **key):
             raise Conflict(f"The mail {item.message} was changed by two at once")
         return new
 
     def mark_note_current(self, item: InboxItem) -> None:
         """Record that the note of a mail shows this version."""
-        self._session.run(
-            "UPDATE inbox_item SET note_stale = 0 WHERE account = ? AND message = ? AND version = ?",
-            [item.account, item.message, item.version],
-        )
+        key = {"account": item.account, "message": item.message, "version": item.version}
+        self._update("inbox_item", {"note_stale": 0}, **key)
 
     def add_draft_in_thread(self, account: str, thread: str, letter: str) -> None:
         """Count a letter that was drafted automatically in a conversation."""
-        self._session.run(
-            "INSERT INTO thread_draft (letter, account, thread, at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (letter) DO NOTHING",
-            [letter, account, thread, self._clock().wall],
+        columns = {"account": account, "thread": thread, "at": self._clock().wall}
+        self._insert(
+            "thread_draft", {"letter": letter, **columns}, "ON CONFLICT (letter) DO NOTHING"
         )
 
 
-def _item(row: Row) -> InboxItem:
+def _item(*row: Any) -> InboxItem:  # noqa: ANN401 - the columns of a row
     from postroom.core.handbook import Judgement, MailFacts
 
     columns = dict(zip(InboxItem._fields, row, strict=True))
@@ -224,8 +210,6 @@ class ExposureReader(Noun):
 
 
 class ExposureStore(ExposureReader):
-    """What mail shows to agents."""
-
     def record(self, mail: ShownMail, tokens: Mapping[str, Collection[str]]) -> None:
         """Record which tokens a mail shows, by the part of the mail that they stand in.
 
@@ -251,8 +235,8 @@ class ExposureStore(ExposureReader):
 
     def forget_before(self, before: float) -> None:
         """Delete what no mail has shown since this time."""
-        self._session.run("DELETE FROM exposure WHERE last_at < ?", [before])
-        self._session.run("DELETE FROM shown_mail WHERE last_at < ?", [before])
+        for table in ("exposure", "shown_mail"):
+            self._session.run(f"DELETE FROM {table} WHERE last_at < ?", [before])
 
     def add_correspondents(self, account: str, addresses: Collection[str], last_sent: str) -> None:
         """Record addresses that the person has written to, in mails up to `last_sent`."""
@@ -261,69 +245,47 @@ class ExposureStore(ExposureReader):
             " ON CONFLICT (account, address) DO NOTHING",
             [(account, address) for address in sorted(addresses)],
         )
-        self._session.run(
-            "INSERT INTO last_sent (account, message) VALUES (?, ?)"
-            " ON CONFLICT (account) DO UPDATE SET message = excluded.message",
-            [account, last_sent],
-        )
+        self._upsert("last_sent", {"account": account}, {"message": last_sent})
 
 
 class DraftReader(Noun):
-    """Drafts at the provider that Postroom made."""
-
     def get(self, account: str, id: str) -> tuple[str, str] | None:
         """Return the version in which Postroom left a draft, and its agent."""
-        sql = "SELECT version, agent FROM provider_draft WHERE account = ? AND id = ?"
-        row = self._session.row(sql, [account, id])
-        return (row[0], row[1]) if row else None
+        return self._find(pair, "version, agent", "provider_draft", account=account, id=id)
 
     def of_agent(self, account: str, agent: str) -> list[str]:
         """Return the drafts that Postroom made for this agent."""
         sql = "SELECT id FROM provider_draft WHERE account = ? AND agent = ?"
-        return [id for (id,) in self._session.rows(sql, [account, agent])]
+        return self._all(str, sql, account, agent)
 
 
 class DraftStore(DraftReader):
-    """Drafts at the provider that Postroom makes."""
-
     def save(self, account: str, id: str, version: str, agent: str) -> None:
         """Record the version in which Postroom left a draft."""
-        self._session.run(
-            "INSERT INTO provider_draft (account, id, version, agent) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (account, id) DO UPDATE SET version = excluded.version, agent = excluded.agent",
-            [account, id, version, agent],
-        )
+        keys, columns = {"account": account, "id": id}, {"version": version, "agent": agent}
+        self._upsert("provider_draft", keys, columns)
 
     def remove(self, account: str, id: str) -> None:
         """Forget a draft that is gone."""
-        sql = "DELETE FROM provider_draft WHERE account = ? AND id = ?"
-        self._session.run(sql, [account, id])
+        self._delete("provider_draft", account=account, id=id)
 
 
 class LabelChangeReader(Noun):
-    """Changes of labels that agents made."""
-
-    def newest(self, count: int = 1000) -> list[LabelChange]:
+    def newest(self) -> list[LabelChange]:
         """Return the changes that can be undone, newest first."""
-        found = self._session.rows(
+        return self._all(
+            lambda *row: LabelChange(*row[:5], *(frozenset(json.loads(one)) for one in row[5:])),
             "SELECT number, at, agent, account, message, added, removed FROM label_change"
-            " ORDER BY number DESC LIMIT ?",
-            [count],
+            " ORDER BY number DESC",
         )
-        return [
-            LabelChange(*row[:5], *(frozenset(json.loads(labels)) for labels in row[5:]))
-            for row in found
-        ]
 
     def times(self, count: int) -> list[Stamp]:
         """Return when the last changes were made, newest first."""
         sql = "SELECT at, boot, steady FROM label_change ORDER BY number DESC LIMIT ?"
-        return [Stamp(*row) for row in self._session.rows(sql, [count])]
+        return self._all(Stamp, sql, count)
 
 
 class LabelChangeStore(LabelChangeReader):
-    """Changes of labels that agents make."""
-
     def add(self, change: LabelChange) -> int:
         """Record a change by its inverse, and return its number."""
         added, removed = (json.dumps(sorted(one)) for one in (change.added, change.removed))
@@ -336,4 +298,4 @@ class LabelChangeStore(LabelChangeReader):
 
     def remove(self, number: int) -> None:
         """Forget a change that did not happen, or was undone."""
-        self._session.run("DELETE FROM label_change WHERE number = ?", [number])
+        self._delete("label_change", number=number)

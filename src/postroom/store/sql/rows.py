@@ -1,34 +1,46 @@
-"""Rows of the ledger as values, and values as columns."""
+"""What the nouns of the ledger share: statements that differ in names alone, and letters as rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Card
 from postroom.core.errors import Corrupt, Invalid
 from postroom.core.letter import FIELDS, Enclosure, Letter
-from postroom.core.records import Entry, LetterState, LetterSummary
+from postroom.core.records import (
+    NO_NOTE,
+    Card,
+    Entry,
+    LetterState,
+    LetterSummary,
+    NoteLocation,
+    NoteStatus,
+)
 from postroom.core.stamp import Stamp
 from postroom.store.protocol import Clock, Row, Session
 
+T = TypeVar("T")
 OPEN: Final = ", ".join(f"'{state}'" for state in life.OPEN)
 _PLAIN: Final = ("agent", "digest", "content_key", "home", "form", "replaces", "version", "pre_send")  # fmt: skip
 _PARSED: Final = ("frozen", "state", "detail", "created", "card", "origins", "fields")
-# The columns of `entries`: a letter, once for each of its attachments.
+# The columns of `entries`: a letter and its note, once for each of the letter's attachments.
 ENTRY: Final = ", ".join(
-    ["letter.id", *(f"letter.{name}" for name in (*_PARSED, *_PLAIN))]
+    [f"letter.{name}" for name in ("id", *_PARSED, *_PLAIN)]
     + ["EXISTS (SELECT 1 FROM revision WHERE revision.letter = letter.id)"]
+    + [f"note.{name}" for name in (*NoteLocation._fields, "planned_path", "planned_hash")]
     + [f"enclosure.{name}" for name in ("name", "type", "content")]
 )
-ENTRIES: Final = f"SELECT {ENTRY} FROM letter LEFT JOIN enclosure ON enclosure.letter = letter.id"
+ENTRIES: Final = (
+    f"SELECT {ENTRY} FROM letter LEFT JOIN note ON note.letter = letter.id"
+    " LEFT JOIN enclosure ON enclosure.letter = letter.id"
+)
 SUMMARY: Final = "id, agent, recipients, subject, card, created, state, detail, fields"
 
 
@@ -39,9 +51,71 @@ class Noun:
         self._session = session
         self._clock = clock
 
+    def _one(self, make: Callable[..., T], sql: str, *values: object) -> T | None:
+        """Return what `make` makes of the first row, if there is one."""
+        row = self._session.row(sql, values)
+        return make(*row) if row else None
+
+    def _all(self, make: Callable[..., T], sql: str, *values: object) -> list[T]:
+        """Return what `make` makes of each row."""
+        return [make(*row) for row in self._session.rows(sql, values)]
+
+    def _find(self, make: Callable[..., T], columns: str, table: str, **where: object) -> T | None:
+        """Return what `make` makes of these columns of the row that has these values, if there is one."""
+        return self._one(make, f"SELECT {columns} FROM {table}{_where(where)}", *where.values())
+
+    def _has(self, table: str, **where: object) -> bool:
+        """Whether a table has a row with these values."""
+        return self._find(bool, "1", table, **where) is not None
+
+    def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> int:
+        """Add a row, and return how many were added; `conflict` is what becomes of one that is there."""
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)}) {conflict}"
+        return self._session.run(sql, list(columns.values()))
+
+    def _upsert(
+        self, table: str, keys: Mapping[str, object], columns: Mapping[str, object]
+    ) -> None:
+        """Add a row, or change the one that has these keys."""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
+        conflict = f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
+        self._insert(table, {**keys, **columns}, conflict)
+
+    def _update(self, table: str, columns: Mapping[str, object], **where: object) -> int:
+        """Change the rows that have these values, or all; return how many."""
+        changes = ", ".join(f"{name} = ?" for name in columns)
+        values = [*columns.values(), *where.values()]
+        return self._session.run(f"UPDATE {table} SET {changes}{_where(where)}", values)
+
+    def _save_desk(self, columns: Mapping[str, object]) -> None:
+        """Change the one row of the desk."""
+        if not self._update("desk", columns):  # somebody emptied the table
+            self._insert("desk", columns)
+
+    def _delete(self, table: str, **where: object) -> int:
+        """Delete the rows that have these values; return how many."""
+        return self._session.run(f"DELETE FROM {table}{_where(where)}", list(where.values()))
+
+
+def _where(columns: Iterable[str]) -> str:
+    condition = " AND ".join(f"{name} = ?" for name in columns)
+    return f" WHERE {condition}" if condition else ""
+
+
+def marks(values: Iterable[object]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def pair(one: str, other: str) -> tuple[str, str]:
+    return one, other
+
+
+def stamp(text: str) -> Stamp:
+    return Stamp(*json.loads(text))
+
 
 @contextmanager
-def parsing(id: str) -> Iterator[None]:
+def _parsing(id: str) -> Iterator[None]:
     """Turn a value that does not parse into `Corrupt`."""
     try:
         yield
@@ -58,9 +132,10 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
 
 
 def _entry(rows: list[Row]) -> Entry:
-    id, frozen, kind, detail, created, card, origins, fields, *others, is_edited = rows[0][:-3]
+    *values, is_edited = rows[0][:-13]
+    id, frozen, kind, detail, created, card, origins, fields, *others = values
     files = [Enclosure(*row[-3:]) for row in rows if row[-3] is not None]
-    with parsing(id):
+    with _parsing(id):
         return Entry(
             letter=thaw(frozen, tuple(files)),
             state=life.load(kind, detail),
@@ -69,19 +144,14 @@ def _entry(rows: list[Row]) -> Entry:
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
             is_edited=bool(is_edited),
+            note=note_status(*rows[0][-13:-3]),
             **dict(zip(_PLAIN, others, strict=True)),
         )
 
 
-def freeze(letter: Letter) -> str:
-    """Return a letter as JSON, without its attachments."""
-    values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
-    return json.dumps(values, default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False)
-
-
-def thaw(text: str, attachments: tuple[Enclosure, ...]) -> Letter:
-    """Return the letter that `freeze` wrote."""
-    values: dict[str, Any] = json.loads(text)
+def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
+    """Return the letter of the column `frozen`."""
+    values: dict[str, Any] = json.loads(frozen)
     for part in ("to", "cc", "bcc", "reply_to"):
         values[part] = tuple(Address(*address) for address in values[part])
     values["sender"] = Address(*values["sender"])
@@ -91,10 +161,13 @@ def thaw(text: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
     """Return the columns that follow from a letter's text and recipients."""
+    values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
     found_by = (agent, letter.id, recipients, letter.subject, letter.text)
     return {
-        "frozen": freeze(letter),
+        "frozen": json.dumps(
+            values, default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False
+        ),
         "text_key": text_key(letter.text),
         "recipients": recipients,
         "subject": letter.subject,
@@ -108,9 +181,8 @@ def text_key(text: str) -> str:
 
 
 def summary(row: Row) -> LetterSummary:
-    """Return a row of `SUMMARY` as a value."""
     id, agent, recipients, subject, card, created, kind, detail, fields = row
-    with parsing(id):
+    with _parsing(id):
         lines, at, state = json.loads(card), stamp(created), life.load(kind, detail)
         # The highest line is the first; facts are no warnings.
         level, _, warning = lines[0] if lines and lines[0][0] in (1, 2) else (0, "", "")
@@ -118,10 +190,13 @@ def summary(row: Row) -> LetterSummary:
         return LetterSummary(id, agent, recipients, subject, level, warning, at, state, more)
 
 
-def letter_state(row: Row) -> LetterState:
-    """Return the state of a letter."""
-    id, kind, detail, version = row
-    with parsing(id):
+def note_status(*row: Any) -> NoteStatus:  # noqa: ANN401 - the columns of a row
+    """Return what the ledger has of a note; a rehearsal has none, and so none of its columns."""
+    return NO_NOTE if row[0] is None else NoteStatus(NoteLocation(*row[:8]), *row[8:])
+
+
+def letter_state(id: str, kind: str, detail: str, version: int) -> LetterState:
+    with _parsing(id):
         return LetterState(life.load(kind, detail), version)
 
 
@@ -135,17 +210,7 @@ def decided_at(state: life.State) -> float | None:
     return None
 
 
-def stamp(text: str) -> Stamp:
-    """Return a moment from JSON."""
-    return Stamp(*json.loads(text))
-
-
 def note_stem(path: str) -> str:
     """Return a note's name without folder and `.md`, the same for every spelling of it."""
     name = unicodedata.normalize("NFC", path.rpartition("/")[2]).casefold()
     return name.removesuffix(".md")
-
-
-def marks(values: Iterable[object]) -> str:
-    """Return a placeholder for each value."""
-    return ", ".join("?" for _ in values)
