@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from postroom.core.errors import Invalid
 from postroom.core.language import parse
 from postroom.core.message import Mail, Message
-from postroom.core.query import And, Anywhere, Everything, QueryContext, joined
+from postroom.core.query import And, Fact, QueryContext, joined
 from postroom.mail.mime import read
 from tests.queries import matches
 
@@ -566,7 +566,9 @@ class Mailbox:
         except Invalid:  # beyond the double; Google refuses no query
             return lambda _message: False
         if lifted:
-            query = Anywhere() if query == Everything() else joined(And, (query, Anywhere()))
+            query = (
+                Fact.ANYWHERE if query == Fact.EVERYTHING else joined(And, (query, Fact.ANYWHERE))
+            )
         view = QueryContext(int(self.now()), (self.address, *sorted(self.own)), self.zone)
 
         def holds(message: Stored) -> bool:

@@ -1,25 +1,27 @@
-"""The builder of mail that leaves: one letter and one date always give the same octets."""
+"""Mail that leaves: one letter and one date always give the same octets, which are read again before they are sent."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import email
+import email.header
+import email.utils
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.charset import BASE64, QP, Charset
+from email.message import Message
 from email.quoprimime import header_length
-from email.utils import format_datetime
+from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final
+from textwrap import wrap
+from typing import Final
 from urllib.parse import quote
 
+from postroom.core.address import Address
 from postroom.core.errors import Invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from postroom.core.address import Address
-    from postroom.core.letter import Enclosure, Letter
+from postroom.core.letter import Enclosure, Letter
 
 LINE: Final = 78  # RFC 5322 section 2.1.1: should; 998 octets are a must
 ENCODED_LINE: Final = 76  # RFC 2045 sections 6.7 and 6.8
@@ -90,12 +92,7 @@ def _unstructured(value: str) -> list[str]:
     """Return free text for a header, folded between words, or encoded if it is not plain words."""
     if "=?" in value or not _WORDS.fullmatch(value):
         return _encoded(value, lead=len("Subject: "))
-    lines = [""]
-    for word in value.split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) + 10 > LINE:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
+    return wrap(value, LINE - len("Subject: "), break_on_hyphens=False)
 
 
 def _encoded(value: str, *, lead: int) -> list[str]:
@@ -116,20 +113,24 @@ def _date(date: datetime) -> str:
     if offset is None:
         raise ValueError("a Date needs its offset from UTC")
     # RFC 5322 section 3.3 has hours and minutes; historic zones have seconds.
-    return format_datetime(date.astimezone(UTC) if offset % timedelta(minutes=1) else date)
+    return email.utils.format_datetime(
+        date.astimezone(UTC) if offset % timedelta(minutes=1) else date
+    )
 
 
 def _body(letter: Letter) -> bytes:
-    bodies = []
-    if letter.text or not (letter.html or letter.attachments):
-        bodies.append(_text("plain", letter.text))
-    if letter.html:
-        bodies.append(_text("html", letter.html))
+    bodies = [_text(kind, text) for kind, text in _texts(letter)]
     if len(bodies) > 1:
         bodies = [_multipart("alternative", f"=_{letter.id}_a", bodies)]
     if not letter.attachments:
         return bodies[0]
     return _multipart("mixed", f"=_{letter.id}_m", [*bodies, *map(_file, letter.attachments)])
+
+
+def _texts(letter: Letter) -> list[tuple[str, str]]:
+    empty = not (letter.text or letter.html or letter.attachments)
+    texts = (("plain", letter.text), ("html", letter.html))
+    return [("plain", "")] if empty else [(kind, text) for kind, text in texts if text]
 
 
 def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
@@ -192,14 +193,101 @@ def _quoted(name: str) -> str:
 def _sections(name: str) -> list[str]:
     """Return a file's name in the sections of RFC 2231."""
     sections = [""]
-    for char in name:
-        octets = quote(char, safe="")
+    for octets in map(partial(quote, safe=""), name):
         if len(sections[-1]) + len(octets) > SECTION:
             sections.append("")
         sections[-1] += octets
-    first, *rest = sections
-    if not rest:
-        return [f"filename*=utf-8''{first}"]
-    numbered = [f"filename*{number}*={section}" for number, section in enumerate(rest, 1)]
-    lines = [f"filename*0*=utf-8''{first}", *numbered]
-    return [f"{line};" for line in lines[:-1]] + lines[-1:]
+    sections[0] = f"utf-8''{sections[0]}"
+    if len(sections) == 1:
+        return [f"filename*={sections[0]}"]
+    lines = [f"filename*{number}*={section};" for number, section in enumerate(sections)]
+    return [*lines[:-1], lines[-1].removesuffix(";")]
+
+
+# The last check: the standard library reads the bytes, which did not write them
+
+_HEADERS: Final = frozenset(
+    {
+        "from", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to",
+        "references", "x-postroom-letter", "mime-version", "content-type",
+        "content-transfer-encoding",
+    }
+)  # fmt: skip
+
+
+def find_difference(letter: Letter, wire: bytes) -> str:
+    """Return how these bytes differ from the letter; an empty text if they do not."""
+    mail = email.message_from_bytes(wire)
+    fields = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
+    if strange := [name for name in fields if name not in _HEADERS or fields.count(name) > 1]:
+        return f"the bytes to be sent have a header that the letter has not: {strange[0][:40]}"
+    for name, found, expected in _header_pairs(mail, letter):
+        if found != expected:
+            return f"the bytes to be sent have another {name} than the letter"
+    texts = _texts(letter)
+    parts = _parts(mail, "mixed") if letter.attachments else [mail]
+    bodies, files = parts[: bool(texts)], parts[bool(texts) :]
+    if len(texts) > 1 and bodies:
+        bodies = _parts(bodies[0], "alternative")
+    if (len(bodies), len(files)) != (len(texts), len(letter.attachments)):
+        return "the bytes to be sent have other parts than the letter"
+    if any(f"{part.preamble or ''}{part.epilogue or ''}".strip() for part in mail.walk()):
+        return "the bytes to be sent have text beside their parts"
+    for part, (kind, text) in zip(bodies, texts, strict=True):
+        if part.get_content_type() != f"text/{kind}" or not _has_text(part, text):
+            return f"the bytes to be sent have another {kind} text than the letter"
+    for part, file in zip(files, letter.attachments, strict=True):
+        # One by RFC 2231, the other, for old readers, in encoded-words.
+        names = {_filename(part), _decoded(str(part.get_param("name")))}
+        same = part.get_content_type() == file.type and names == {file.name}
+        if not same or not _has_content(part, file.content, wire):
+            return f"the bytes to be sent have another attachment than {file.name}"
+    return ""
+
+
+def _header_pairs(mail: Message, letter: Letter) -> Iterator[tuple[str, object, object]]:
+    addresses = dict(letter.address_rows)
+    # Where there is an envelope beside them, the bytes do not name the hidden recipients.
+    for name in ("From", "To", "Cc", "Reply-To", *(["Bcc"] if "Bcc" in mail else [])):
+        pairs = email.utils.getaddresses([_unfolded(mail[name])]) if mail[name] else []
+        found = [(_decoded(display), spec) for display, spec in pairs]
+        yield name, found, [(a.name, a.spec) for a in addresses.get(name, ())]
+    yield "Subject", _decoded(mail["subject"] or ""), letter.subject
+    ids = {"Message-ID": letter.message_id, "In-Reply-To": letter.in_reply_to}
+    ids |= {"References": " ".join(letter.references), "X-Postroom-Letter": letter.id}
+    for name, expected in ids.items():
+        yield name, _unfolded(mail[name] or ""), expected
+
+
+def _unfolded(value: str) -> str:
+    return value.replace("\r\n", "").replace("\n", "")
+
+
+def _decoded(value: str) -> str:
+    # RFC 2047 section 6.2: what stands between two encoded-words is none of the text.
+    return str(email.header.make_header(email.header.decode_header(_unfolded(value))))
+
+
+def _parts(mail: Message, kind: str) -> list[Message]:
+    payload = mail.get_payload()
+    whole = isinstance(payload, list) and mail.get_content_type() == f"multipart/{kind}"
+    return [part for part in payload if isinstance(part, Message)] if whole else []
+
+
+def _has_text(part: Message, text: str) -> bool:
+    payload = part.get_payload(decode=True)
+    if not isinstance(payload, bytes) or part.get_content_charset() != "utf-8":
+        return False
+    return payload.decode("utf-8", "replace").replace("\r\n", "\n") in {text, f"{text}\n"}
+
+
+def _filename(part: Message) -> str:
+    # Not `get_filename`, which takes quotes that are part of the name for quotes around it.
+    name = part.get_param("filename", header="content-disposition")
+    return email.utils.collapse_rfc2231_value(name) if isinstance(name, tuple) else str(name)
+
+
+def _has_content(part: Message, content: bytes, wire: bytes) -> bool:
+    if part.get_content_maintype() in {"message", "multipart"}:  # which the parser takes apart
+        return content in wire or _base64(content) in wire
+    return part.get_payload(decode=True) == content

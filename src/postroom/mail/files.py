@@ -21,7 +21,7 @@ from postroom.core.message import DRAFT, INBOX, STARRED, TRASH, UNREAD
 from postroom.core.text import one_line
 from postroom.core.values import dataclass
 from postroom.mail import headers
-from postroom.mail.mailbox import Arrival, MailImporter
+from postroom.mail.mailbox import Arrival, ImportCount
 
 MAX_MAIL = 150_000_000  # bytes; Gmail takes 25 MB, the largest servers a hundred or so
 MAX_LINE = 1_000_000
@@ -141,11 +141,15 @@ def _read_maildir(source: MailSource) -> Iterator[FileMail]:
         for name in sorted(_maildir_files(source.path / part)):
             found = _MAILDIR_FLAGS.fullmatch(name)
             flags = found[1] if found else ""
-            names = {"F": STARRED, "T": TRASH, "D": DRAFT}
-            labels = {label for flag, label in names.items() if flag in flags}
-            labels |= set() if "S" in flags else {UNREAD}
-            labels |= set() if labels & {TRASH, DRAFT} else {source.label} - {""}
-            yield _read_file(source.path / part / name, frozenset(labels))
+            meanings = {"F": STARRED, "T": TRASH, "D": DRAFT}
+            labels = _labels(flags, meanings, source.label, is_read="S" in flags)
+            yield _read_file(source.path / part / name, labels)
+
+
+def _labels(flags: str, meanings: dict[str, str], folder: str, *, is_read: bool) -> frozenset[str]:
+    labels = {label for flag, label in meanings.items() if flag in flags}
+    place = set() if labels & {TRASH, DRAFT} else {folder} - {""}
+    return frozenset(labels | place | (set() if is_read else {UNREAD}))
 
 
 def _maildir_files(folder: Path) -> dict[str, int]:
@@ -223,11 +227,9 @@ def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
         name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(raw[:end])
     }
     # Of several the last counts, which the mbox wrote. None makes a draft: a sender could.
-    more = flags.get(b"x-status", "")
-    labels = {label for flag, label in {"F": STARRED, "D": TRASH}.items() if flag in more}
-    labels |= set() if "R" in flags.get(b"status", "") else {UNREAD}
-    labels |= set() if TRASH in labels else {INBOX}
-    return _STATUS.sub(b"", raw[:end]) + raw[end:], frozenset(labels)
+    meanings, is_read = {"F": STARRED, "D": TRASH}, "R" in flags.get(b"status", "")
+    labels = _labels(flags.get(b"x-status", ""), meanings, INBOX, is_read=is_read)
+    return _STATUS.sub(b"", raw[:end]) + raw[end:], labels
 
 
 def _exported_labels(text: str) -> frozenset[str]:
@@ -250,14 +252,15 @@ class ImportReport:
 
 
 def load(
-    importer: MailImporter,
+    store: Callable[[Iterable[list[Arrival]]], Iterable[ImportCount]],
     sources: Iterable[MailSource],
     report: ImportReport,
     on_progress: Callable[[int], None],
 ) -> None:
     """Import all mails of the sources; `on_progress` is called with the bytes done since its last call.
 
-    A transaction stores a few thousand mails. Stored mails stay, so an import that was stopped is run again.
+    `store` takes the mails in chunks, and returns a count for each transaction, of a few thousand mails. Stored mails
+    stay, so an import that was stopped is run again.
     """
     done = 0
 
@@ -278,7 +281,7 @@ def load(
         if chunk:
             yield chunk
 
-    for count in importer.add_batches(chunks()):
+    for count in store(chunks()):
         report.added += count.added
         report.known += count.known
         on_progress(done)

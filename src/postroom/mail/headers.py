@@ -1,20 +1,157 @@
-"""Header values as strangers write them: encoded-words, people, parameters, ids and dates. Nothing here raises."""
+"""Octets of a mail to text and values: charsets, transfer encodings, and header values as strangers write them.
+
+What is broken is repaired. Nothing here raises.
+"""
 
 from __future__ import annotations
 
 import binascii
+import codecs
+import json
 import re
 from calendar import timegm
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from email.utils import parsedate_tz
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from postroom.core.message import Party
 from postroom.core.text import clean
 from postroom.core.values import dataclass
-from postroom.mail.decoding import decode, encode, unbase64
+
+MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
+MAX_MENDED: Final = 10_000  # octets of another charset in a text
+
+_CHARSET: Final = re.compile(r"[a-z0-9][a-z0-9_.:()+-]{0,39}")
+# Python's registry also holds codecs that no mail uses, some of them slow on hostile input
+# (punycode, idna) or with escapes of their own (unicode_escape).
+_CODECS: Final = re.compile(r"utf|iso|cp\d|koi8|mac|gb|hz|big5|euc|shift|johab|ptcp|kz|tis|hp")
+# Names that Python does not know, and codecs that mail software means where Python's is narrower
+# (WHATWG Encoding, section 4.2).
+_CHARSETS: Final[dict[str, dict[str, str]]] = json.loads(
+    Path(__file__).with_name("charsets.json").read_text("utf-8")
+)
+# Codecs whose text is not what its ASCII octets look like.
+_SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
+_WESTERN: Final = "".join(
+    bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256)
+)
+_NOT_BASE64: Final = bytes(
+    set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+)
+_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
+
+
+def _mend(error: UnicodeError) -> tuple[str, int]:
+    """Read octets that are not in the charset as windows-1252, so that no text is lost."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    octets = error.object[error.start : error.end]
+    return "".join(_WESTERN[octet] for octet in octets), error.end
+
+
+codecs.register_error("postroom-mend", _mend)
+
+
+@lru_cache(maxsize=256)
+def _codec(charset: str) -> str:
+    """Return the codec for the name of a charset; empty if mail has no such charset."""
+    name = charset.strip().strip("\"'").lower()
+    if not _CHARSET.fullmatch(name):
+        return ""
+    try:
+        found = codecs.lookup(_CHARSETS["aliases"].get(name, name)).name
+    except (LookupError, ValueError):
+        return ""
+    found = _CHARSETS["supersets"].get(found, found)
+    return found if _CODECS.match(found) else ""
+
+
+def decode(octets: bytes, charset: str = "") -> tuple[str, bool]:
+    """Return the text, and whether the declared charset (UTF-8 if there is none) could decode it."""
+    codec = _codec(charset) if charset else "utf-8"
+    if octets.isascii() and not _SHIFTING.match(codec):
+        return octets.decode("ascii"), True
+    for attempt in (codec, "utf-8"):
+        if not attempt:
+            continue
+        try:
+            text = octets.decode(attempt)
+        except ValueError:
+            continue
+        # UTF-7 alone decodes to halves of characters.
+        whole = text.encode("utf-8", "replace").decode("utf-8") if attempt == "utf-7" else text
+        return whole, attempt == codec
+    return _mixed(octets, codec or "utf-8"), False
+
+
+def encode(text: str, charset: str) -> bytes:
+    """Return the octets that `decode` reads as this text; those of UTF-8 if the charset has none."""
+    try:
+        return text.encode(_codec(charset) or "utf-8")
+    except ValueError:
+        return text.encode("utf-8", "replace")
+
+
+def _mixed(octets: bytes, codec: str) -> str:
+    """Return text of two charsets: decoded by the codec where it can, the rest as windows-1252."""
+    strange = octets.decode(codec, "replace").count("\ufffd")
+    # Mostly strange: it is another charset altogether, and mending octet by octet would be slow.
+    if strange > MAX_MENDED and strange * 20 > len(octets):
+        return codecs.charmap_decode(octets, "strict", _WESTERN)[0]
+    text = octets.decode(codec, "postroom-mend")
+    return text.encode("utf-8", "replace").decode("utf-8") if codec == "utf-7" else text
+
+
+def unpack(octets: bytes, encoding: str) -> bytes:
+    """Return a body without its Content-Transfer-Encoding."""
+    match encoding:
+        case "base64":
+            return unbase64(octets)
+        case "quoted-printable":
+            return binascii.a2b_qp(octets)
+        case "uuencode" | "x-uuencode" | "uue" | "x-uue":
+            return _unuu(octets)
+        case _:
+            return octets
+
+
+def unbase64(octets: bytes) -> bytes:
+    """Decode base64 that may lack padding, hold foreign characters, or be several runs in one."""
+    with suppress(binascii.Error):
+        if b"=" not in octets.rstrip(b"=\r\n\t "):
+            return binascii.a2b_base64(octets)
+    if (b"-" in octets or b"_" in octets) and not (b"+" in octets or b"/" in octets):
+        octets = octets.translate(_URL_SAFE)
+    runs = re.split(rb"=+", octets.translate(None, _NOT_BASE64), maxsplit=MAX_CHUNKS)[:MAX_CHUNKS]
+    # One character alone is six bits, no octet: it was cut.
+    whole = [run[:-1] if len(run) % 4 == 1 else run for run in runs]
+    return b"".join(binascii.a2b_base64(run + b"=" * (-len(run) % 4)) for run in whole)
+
+
+def _unuu(octets: bytes) -> bytes:
+    begin = octets.find(b"begin ")
+    lines = BytesIO(octets[octets.find(b"\n", begin) + 1 :] if begin >= 0 else octets)
+    content = bytearray()
+    for ended in lines:
+        line = ended.rstrip(b"\r\n")
+        if line in (b"end", b"`", b""):
+            break
+        # Some encoders write more characters than the line's own length says.
+        length = (line[0] - 32) & 63
+        try:
+            content += binascii.a2b_uu(line[: 1 + (length + 2) // 3 * 4])
+        except binascii.Error:
+            continue
+    return bytes(content)
+
+
+# Header values
 
 MAX_VALUE: Final = 100_000  # characters of one header that are looked at
 MAX_LINE: Final = 2_000  # characters of a subject or a name that are kept
@@ -200,8 +337,8 @@ def parameters(value: str) -> tuple[str, dict[str, str]]:
             closed = len(given) > 1 and given.endswith('"')
             given = _QUOTED_PAIR.sub(r"\1", given[1 : -1 if closed else None])
         if section := _SECTION.fullmatch(name):
-            place, extended = int(section[2] or 0), section[2] is None or bool(section[3])
-            sections.setdefault(section[1], []).append((place, given, extended))
+            extended = section[2] is None or bool(section[3])
+            sections.setdefault(section[1], []).append((int(section[2] or 0), given, extended))
         else:
             plain.setdefault(name, words(given))
     for name, parts in sections.items():
@@ -240,15 +377,11 @@ def seconds(value: str) -> int | None:
             moment = datetime.fromisoformat(value[:40].strip())
             since = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
         else:
-            since = _seconds_since_1970(parsed)
+            fields, zone = [int(part or 0) for part in parsed[:6]], parsed[9] or 0
+            limits = zip(fields[1:], (1, 1, 0, 0, 0), (12, 31, 24, 59, 60), strict=True)
+            if not all(least <= part <= most for part, least, most in limits):
+                return None
+            since = timegm((*fields,)) - (zone if abs(zone) <= 86_400 else 0)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return since if 0 <= since <= LAST_SECOND else None
-
-
-def _seconds_since_1970(parsed: tuple[int | None, ...]) -> int:
-    year, month, day, hour, minute, second = (int(part or 0) for part in parsed[:6])
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour <= 24 and minute <= 59 and second <= 60):
-        raise ValueError("no date")
-    zone = parsed[9] or 0
-    return timegm((year, month, day, hour, minute, second)) - (zone if abs(zone) <= 86_400 else 0)

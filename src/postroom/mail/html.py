@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import field
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from postroom.core.values import dataclass
 from postroom.mail.style import Declared, TextStyle, covered_by
 from postroom.mail.stylesheet import StyledElement, StyleSheets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_HTML: Final = 1_000_000  # characters of a page that are read
 MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
@@ -43,6 +41,7 @@ _ATTRIBUTE: Final = re.compile(
     r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)))?"""
 )
 _ENTITY: Final = re.compile(r"(?i)&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});?")
+_STYLE: Final = re.compile("<style", re.IGNORECASE)
 _SPACE: Final = re.compile(r"[ \t\n\r\f\xa0]+")
 _BREAK: Final = re.compile(r"[\t\r\n]+")
 _UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
@@ -61,10 +60,13 @@ _HIDES_OTHERS: Final = {"link": "display", "col": "visibility", "colgroup": "vis
 # An element that ends where another of these begins, unless a third stands between (section 13.1.2.4).
 _ENDED_BY: Final = {
     "a": (frozenset({"a"}), _TAGS["scopes"]),
-    "li": (frozenset({"li"}), _TAGS["lists"]),
-    **dict.fromkeys(("dt", "dd"), (frozenset({"dt", "dd"}), frozenset({"dl"}))),
-    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], frozenset({"table"}))),
-    "tr": (frozenset({"tr"}), frozenset({"table"})),
+    **{
+        name: (frozenset(items), _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"})
+        for items in (["li"], ["dt", "dd"])
+        for name in items
+    },
+    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], _TAGS["foreign"] | {"table"})),
+    "tr": (frozenset({"tr"}), _TAGS["foreign"] | {"table"}),
 }
 
 
@@ -78,15 +80,30 @@ class Rendered(NamedTuple):
 def render(source: str) -> Rendered:
     """Return a page as readable text; nothing that it refers to is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
-    sheets, implied = StyleSheets([]), list[str]()
+    styles, implied = _find_styles(source) if _STYLE.search(source) else ([], [])
+    sheets = StyleSheets(styles)
     page = _read_page(source, sheets, implied, set())
-    if page.styles:
-        sheets = StyleSheets(page.styles)
-        implied = [name for name in ("html", "body") if name not in page.counts]
-        page = _read_page(source, sheets, implied, set())
     if page.covered:
         page = _read_page(source, sheets, implied, page.covered)
     return Rendered(page.finish(), page.hidden)
+
+
+def _find_styles(source: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the style sheets with their media, and the elements with styles that no tag opens for the whole page."""
+    styles, page, templates = list[tuple[str, str]](), _Page(StyleSheets([]), set()), 0
+    drawn = any(f"<{name}" in source.lower() for name in _TAGS["foreign"])  # no templates in these
+    for name, chars, closing, content in _tokens(source):
+        templates = max(0, templates + (name == "template") * (-1 if closing else 1))
+        if closing:
+            page.close(name)
+        elif name == "style" and (drawn or not templates):
+            attributes = _attributes(chars)
+            if attributes.get("type", "").strip().lower() in {"", "text/css"}:
+                # A sheet in a template does not count, unless that may stand in a drawing: it may hold.
+                styles.append(("(drawn)" if templates else attributes.get("media", ""), content))
+        elif name and name not in _TAGS["raw_text"]:
+            page.open(name, {})
+    return styles, [name for name in ("html", "body") if styles and not page.counts[name]]
 
 
 def _read_page(source: str, sheets: StyleSheets, implied: list[str], covered: set[int]) -> _Page:
@@ -95,16 +112,14 @@ def _read_page(source: str, sheets: StyleSheets, implied: list[str], covered: se
     for name in implied:
         page.open(name, {})
     for name, chars, closing, content in _tokens(source):
-        empty_drawing = name in _TAGS["foreign"] and chars.endswith("/")
+        empty_drawing = name in _TAGS["foreign"] and _ATTRIBUTE.sub("", chars).endswith("/")
         if not name:
             page.add_text(_unescape(content))
         elif closing:
             page.close(name)
-        elif name == "style":
-            page.add_styles(_attributes(chars), content)
         elif name in _TAGS["never_shown"]:
             page.hide(content)
-        elif name not in {"script", "title"} and not empty_drawing:
+        elif name not in {"script", "style", "title"} and not empty_drawing:
             page.open(name, _attributes(chars) if chars else {})
             if content:
                 page.add_text(_unescape(content))
@@ -112,7 +127,7 @@ def _read_page(source: str, sheets: StyleSheets, implied: list[str], covered: se
 
 
 def _unescape(chars: str) -> str:
-    return _ENTITY.sub(lambda found: unescape(found.group()), chars)
+    return _ENTITY.sub(lambda found: unescape(found.group()), chars) if "&" in chars else chars
 
 
 def _tokens(source: str) -> Iterator[tuple[str, str, bool, str]]:
@@ -235,10 +250,9 @@ class _Page:
     """The open elements of a page, which decide what becomes of its text."""
 
     def __init__(self, sheets: StyleSheets, covered: set[int]) -> None:
-        self.styles: list[tuple[str, str]] = []  # each style sheet with its media
         self.covered: set[int] = set()  # elements over which another is drawn
         self.hidden = 0
-        self.counts: Counter[str] = Counter()  # of open elements; 0 where there was one
+        self.counts: Counter[str] = Counter()  # of open elements
         self._sheets = sheets
         self._covered = covered
         self._opened = 0
@@ -264,12 +278,6 @@ class _Page:
                 lines.put(words.strip(" "), top)
                 lines.space = words.endswith(" ")
 
-    def add_styles(self, attributes: dict[str, str], css: str) -> None:
-        """Add a style sheet; one in a template does not count."""
-        kind = attributes.get("type", "").strip().lower()
-        if kind in {"", "text/css"} and not (self.counts["template"] or self._deeper["template"]):
-            self.styles.append((attributes.get("media", ""), css))
-
     def hide(self, chars: str) -> None:
         """Count text that nobody sees."""
         self.hidden += len(_SPACE.sub(" ", chars).strip())
@@ -278,8 +286,8 @@ class _Page:
         """Open an element, after closing those that end where it begins."""
         if name in _ENDED_BY:
             self._close_innermost(*_ENDED_BY[name])
-        elif name in _TAGS["blocks"] and self.counts["p"]:
-            self._close_innermost(frozenset({"p"}), _TAGS["scopes"])
+        elif self.counts["p"] and name in _TAGS["blocks"] and name not in _TAGS["inside_p"]:
+            self._close_innermost(frozenset({"p"}), _TAGS["scopes"] | {"button"})
         styled, declared = self._sheets.style(name, attributes, self._stack[-1].styled)
         if name in _TAGS["dropped"] or (name == "object" and "data" in attributes):
             declared["display"] = True
@@ -356,17 +364,19 @@ class _Page:
         elif name == "br":
             self._lines.break_line()
         elif self.counts[name] and name not in {"html", "body"}:  # what follows is still in them
-            barrier = frozenset() if name in _TAGS["table"] else _TAGS["scopes"] - {name}
+            barrier = frozenset() if name in _TAGS["bounds"] else _TAGS["scopes"] - {name}
             self._close_innermost(frozenset({name}), barrier)
 
     def _close_innermost(self, names: frozenset[str], barrier: frozenset[str]) -> None:
-        """Close the innermost element of these names, unless a barrier stands before it."""
+        """Close the innermost element of these names, unless a barrier or a template stands before it."""
         for at in range(len(self._stack) - 1, 0, -1):
             name = self._stack[at].name
             if name in names:
                 end = self._end_formatting if name in _TAGS["formatting"] else self._end
                 end(at)
-            if name in names or name in barrier:
+            # A template holds all but the end of a drawing, in which it is none.
+            template = name == "template" and names.isdisjoint(_TAGS["foreign"])
+            if template or name in names or name in barrier:
                 break
 
     def _end_formatting(self, at: int) -> None:
@@ -379,9 +389,9 @@ class _Page:
             self._stack.append(element)
 
     def _end(self, at: int) -> None:
-        """Close an element with all that is in it; formatting goes on behind it, but not out of a table."""
+        """Close an element with all that is in it; formatting goes on behind it, but not out of a table or template."""
         inner = self._stack[at + 1 :]
-        bounded = self._stack[at].name in _TAGS["table"]
+        bounded = self._stack[at].name in _TAGS["bounds"]
         while len(self._stack) > at:
             self._pop()
         carried = [e for e in inner if e.declared and e.name in _TAGS["formatting"] and not bounded]

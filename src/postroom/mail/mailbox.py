@@ -1,14 +1,12 @@
-"""The protocols of a mail provider and the values they exchange.
+"""The protocol of a mail provider and the values it exchanges.
 
-A provider implements `Mailbox`: reading (`MailReader`), labels (`MailLabels`), drafts (`MailDrafts`) and sending
-(`MailSender`). It lives in a package of its own beside `mail/local` and `mail/gmail`, is named once in `wiring`, and gets
-an entry in `tests/contract/conftest.py`, whose suite says what each method must do. `MailImporter` is for providers that
-store mail themselves.
+A provider implements `Mailbox`. It lives in a package of its own beside `mail/local` and `mail/gmail`, is named once in
+`wiring`, and gets an entry in `tests/contract/conftest.py`, whose suite says what each method must do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -65,7 +63,6 @@ class AttachmentStream(NamedTuple):
     pieces: Iterator[bytes]
 
     def read_all(self) -> Enclosure:
-        """Return the attachment with all of its bytes."""
         return Enclosure(self.name, self.type, b"".join(self.pieces))
 
 
@@ -84,6 +81,14 @@ class Changes(NamedTuple):
     added: tuple[str, ...] = ()
     relabelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+
+    @classmethod
+    def collect(cls, cursor: str, changes: Iterable[tuple[str, str]]) -> Changes:
+        """Return changes from pairs of a kind (`added`, `relabelled` or `removed`) and an id."""
+        ids: dict[str, dict[str, None]] = {"added": {}, "relabelled": {}, "removed": {}}
+        for kind, id in changes:
+            ids[kind][id] = None
+        return cls(cursor, *map(tuple, ids.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +118,10 @@ class Unproven:
 SendOutcome = Accepted | NotSent | Unproven
 
 
-class MailImporter(Protocol):
-    """A provider that stores mail given to it."""
+class Mailbox(Protocol):
+    """One account at a provider."""
 
-    def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
-        """Store these mails, all or none; a mail that is already there stays unchanged."""
-
-    def add_batches(self, batches: Iterable[Sequence[Arrival]]) -> Iterator[ImportCount]:
-        """Store very many mails, some thousand per transaction, and yield the count of each transaction."""
-
-
-class MailReader(Protocol):
-    """ExposureLog, searching and following an account's mail."""
+    # Reading
 
     def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""
@@ -150,9 +147,7 @@ class MailReader(Protocol):
         Raises `NotFound` for a cursor that the provider no longer knows: start again from a search.
         """
 
-
-class MailLabels(Protocol):
-    """The labels of an account."""
+    # Labels
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of all labels, system labels first."""
@@ -162,9 +157,7 @@ class MailLabels(Protocol):
     ) -> RelabelResult:
         """Add and remove labels; adding a label that does not exist creates it."""
 
-
-class MailDrafts(Protocol):
-    """The drafts of an account."""
+    # Drafts
 
     def drafts(self) -> Mapping[str, str]:
         """Return the ids of all drafts, newest first, each with its version (the id of its mail)."""
@@ -183,9 +176,7 @@ class MailDrafts(Protocol):
     def discard_draft(self, id: str, *, version: str) -> None:
         """Delete a draft that is still at this version, or raise `Conflict`."""
 
-
-class MailSender(Protocol):
-    """Sending one letter at most once. The desk, not the provider, checks whether a letter may be sent."""
+    # Sending one letter at most once; the desk, not the provider, checks whether a letter may be sent
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the exact bytes that `send` will hand over."""
@@ -213,15 +204,11 @@ class MailSender(Protocol):
     def sweep(self, letter: Letter, proof: str = "") -> bool:
         """Remove leftovers of `prepare` for this letter except `proof`; return whether more may appear later."""
 
-
-class Mailbox(MailReader, MailLabels, MailDrafts, MailSender, Protocol):
-    """One account at a provider."""
-
     def close(self) -> None:
         """Close files and connections."""
 
 
-def move(mailbox: MailLabels, id: str, destination: str) -> RelabelResult:
+def move(mailbox: Mailbox, id: str, destination: str) -> RelabelResult:
     """File a mail under a label and take it out of the inbox; moving to the inbox only adds that label."""
     inbox = system_label(destination) == INBOX
     return mailbox.relabel(
@@ -230,25 +217,21 @@ def move(mailbox: MailLabels, id: str, destination: str) -> RelabelResult:
 
 
 def check_page_size(limit: int) -> None:
-    """Raise `Invalid` for a page size outside 1 to `MAX_PAGE`."""
     if not 1 <= limit <= MAX_PAGE:
         raise Invalid(f"A page cannot have {limit} mails", remedy=f"Ask for 1 to {MAX_PAGE}.")
 
 
 def not_found(what: str, id: str) -> NotFound:
-    """Return the error for an unknown message, thread, draft or page."""
     return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
 
 
 def invalid_cursor() -> Invalid:
-    """Return the error for a cursor that no search returned."""
     return Invalid(
         "This cursor is not valid", remedy="Give the cursor that the last answer ended with."
     )
 
 
 def draft_changed(id: str) -> Conflict:
-    """Return the error for a draft that is no longer at the version that was read."""
     return Conflict(
         f"The draft {id} has changed since you read it", remedy="Read it again, then decide."
     )

@@ -26,7 +26,6 @@ def attachment(raw: bytes, part: str) -> Enclosure:
 
 
 def no_attachment(part: str) -> NotFound:
-    """Return the error for a part of a mail that is no attachment."""
     return NotFound(
         f"The mail has no attachment at part {part[:20]!r}",
         remedy="Read the mail: it lists its attachments.",
@@ -42,6 +41,6 @@ def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
 
 def find_difference(letter: Letter, wire: bytes) -> str:
     """Return how these bytes differ from the letter, read by other code than wrote them; else an empty text."""
-    from postroom.mail.check import find_difference as run
+    from postroom.mail.build import find_difference as run
 
     return run(letter, wire)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import field
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -14,22 +13,41 @@ from postroom.core.message import Attachment, Mail, Party
 from postroom.core.text import clean, words
 from postroom.core.values import dataclass
 from postroom.mail import headers
-from postroom.mail.decoding import decode
-from postroom.mail.headers import Findings
-from postroom.mail.structure import (
-    MAX_HEADER,
-    HeaderFields,
-    MailPart,
-    first_header,
-    open_mail,
-    read_fields,
-)
+from postroom.mail.headers import Findings, decode, unpack
 
+MAX_DEPTH: Final = 50  # multiparts within multiparts
+MAX_PARTS: Final = 1_000
+MAX_HEADER: Final = 262_144  # octets of one part's header
+MAX_SCAN: Final = 500_000_000  # octets searched for boundaries, all levels together
+MAX_MARKS: Final = 100_000  # lines that begin like a boundary
 MAX_SOURCE: Final = 10_000_000  # octets of one text part that are decoded
 MAX_TEXT: Final = 1_000_000  # characters of text that are returned
 MAX_HTML: Final = 1_000_000  # characters of HTML that are returned
 MAX_NAME: Final = 200  # characters of an attachment's name
 MAX_DELIVERED: Final = 50
+
+_TOO_MANY: Final = f"Only the first {MAX_PARTS:,} parts were read"
+
+HeaderFields = dict[bytes, list[bytes]]
+Span = tuple[int, int]  # where something begins and ends in the mail
+
+_WANTED: Final = frozenset(
+    b"from to cc bcc reply-to sender subject date message-id in-reply-to references list-id list-unsubscribe "
+    b"delivered-to x-original-to auto-submitted precedence x-auto-response-suppress return-path content-type "
+    b"content-disposition content-transfer-encoding content-id".split()
+)
+_ONCE: Final = (b"subject", b"content-type", b"content-transfer-encoding")
+_HEADER_NAME: Final = re.compile(rb"[!-9;-~]+[ \t]*")
+_BLANK: Final = re.compile(rb"\n\r{0,2}\n")
+_FOLD: Final = re.compile(rb"\r{0,2}\n(?=[ \t])")
+_LEADING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*+")
+_LINE: Final = re.compile(rb"^(?![ \t])", re.MULTILINE)
+_EMPTY: Final = re.compile(rb"\r{0,2}\n")
+_MARK_END: Final = re.compile(rb"(--)?[ \t]*+(?:\r{0,2}\n|\Z)")
+_GUESS: Final = re.compile(rb"(?:\A|\n)--(\S{1,200})[ \t]{0,20}\r?\n(?i:content-)")
+_TYPE: Final = re.compile(
+    r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}", re.ASCII
+)
 
 CONTRADICTED: Final = "The plain text says what the HTML does not; the HTML is shown"
 UNREADABLE: Final = "The mail could not be read; its raw text is shown"
@@ -38,9 +56,197 @@ _SLASH: Final = re.compile(r"[/\\]")
 _META: Final = re.compile(
     rb"<meta\b[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.IGNORECASE
 )
+_EXTENSIONS: Final[dict[str, str]] = json.loads(  # of file names, for files without one
+    Path(__file__).with_name("file_types.json").read_text("utf-8")
+)
 _TEXT_TYPES: Final = frozenset(
     {"text/plain", "text/markdown", "text/enriched", "text/richtext", "text/html"}
 )
+
+
+# Taking a mail apart: where its parts are, and the headers of each
+
+
+@dataclass(slots=True)
+class MailPart:
+    """A part of a mail: `start` and `end` are where its body is."""
+
+    path: str
+    type: str
+    parameters: dict[str, str]
+    fields: HeaderFields
+    start: int
+    end: int
+    children: list[MailPart] = field(default_factory=list)
+
+    @property
+    def encoding(self) -> str:
+        """The Content-Transfer-Encoding, in lower case."""
+        return self.header(b"content-transfer-encoding").partition(";")[0].strip().lower()
+
+    def header(self, name: bytes) -> str:
+        values = self.fields.get(name)
+        return headers.text(values[0]) if values else ""
+
+    def content(self, raw: bytes, limit: int | None = None) -> bytes:
+        """Return the body without its transfer encoding, of at most so many octets."""
+        return unpack(raw[self.start : self.end][:limit], self.encoding)
+
+
+def _read_parts(raw: bytes, findings: Findings) -> tuple[bytes, MailPart]:
+    """Return a mail's bytes, which differ if its lines ended in CR, and its root part with the tree of all parts.
+
+    Parts are read level by level, so that no depth can exhaust the stack. What is beyond a limit is noted, not raised.
+    """
+    if b"\r" in raw[:MAX_HEADER] and b"\n" not in raw[:MAX_HEADER]:
+        raw = raw.replace(b"\r", b"\n")
+    root = _read_part(raw, "", (0, len(raw)), "text/plain", findings)
+    level, count, scan = [root], 1, MAX_SCAN
+    for depth in range(MAX_DEPTH + 1):
+        multiparts = [part for part in level if part.type.startswith("multipart/")]
+        level = []
+        for parent in multiparts:
+            scan -= parent.end - parent.start
+            if depth == MAX_DEPTH or scan < 0:
+                findings.note(f"Parts nested deeper than {MAX_DEPTH} were not opened")
+                continue
+            if count >= MAX_PARTS:
+                findings.note(_TOO_MANY)
+                continue
+            spans = _find_parts(raw, parent, MAX_PARTS - count, findings)
+            count += len(spans)
+            usual = "message/rfc822" if parent.type == "multipart/digest" else "text/plain"
+            parent.children = [
+                _read_part(raw, f"{parent.path}.{number}".lstrip("."), span, usual, findings)
+                for number, span in enumerate(spans, 1)
+            ]
+            level += parent.children
+        if not level:
+            break
+    if not root.type.startswith("multipart/"):
+        root.path = "1"
+        # The last line break ends the mail and not its text, as the one before a boundary does.
+        if root.type.startswith("text/"):
+            root.end = _before_break(raw, root.start, root.end)
+    return raw, root
+
+
+def _read_part(raw: bytes, path: str, span: Span, usual: str, findings: Findings) -> MailPart:
+    """Return the part in this span of the mail; one that declares no type has the usual one."""
+    fields, start = read_fields(raw, *span, findings, first=not path)
+    for name in _ONCE:
+        if len(fields.get(name, ())) > 1:
+            findings.note(f"There are several {name.decode().title()} headers")
+    part = MailPart(path, usual, {}, fields, start, span[1])
+    if declared := part.header(b"content-type"):
+        part.type, part.parameters = headers.parameters(declared)
+    if not _TYPE.fullmatch(part.type):
+        findings.note("A part's type could not be read")
+        part.type = "multipart/mixed" if "boundary" in part.parameters else usual
+        if b"content-disposition" in fields or "name" in part.parameters:
+            part.type = "application/octet-stream"
+    return part
+
+
+def read_fields(
+    raw: bytes, start: int, end: int, findings: Findings, *, first: bool
+) -> tuple[HeaderFields, int]:
+    """Return the headers that are used, as octets, and where the body begins."""
+    if first:
+        start = _LEADING.match(raw).end()  # type: ignore[union-attr]
+    elif empty := _EMPTY.match(raw, start, end):
+        return {}, empty.end()
+    blank = _BLANK.search(raw, start, end)
+    close, body = blank.span() if blank else (end, end)
+    cut = close - start > MAX_HEADER
+    if cut:
+        findings.note(f"Only the first {MAX_HEADER:,} octets of a header were read")
+        close = start + MAX_HEADER
+        body = body if blank else close
+    block = raw[start:close]
+    lines = _FOLD.sub(b"", block).split(b"\n")
+    found: HeaderFields = {}
+    strange: list[int] = []  # lines that are no header
+    last = -1
+    for at, line in enumerate(lines[:-1] if cut and len(lines) > 1 else lines):
+        name, colon, value = line.partition(b":")
+        key = name.rstrip().lower()
+        if colon and key in _WANTED:
+            found.setdefault(key, []).append(value)
+            last = at
+        elif key and not (colon and _HEADER_NAME.fullmatch(name)):
+            strange.append(at)
+    if strange and first and block.startswith((b"From ", b">From ")):
+        del strange[0]  # the line that an mbox puts before each mail
+    if strange and strange[0] <= last:
+        findings.note("A line among the headers is no header")
+    late = next((at for at in strange if at > last), None)
+    if late is None:
+        return found, body
+    # No blank line between header and text: the text begins at the first line that is no header.
+    places = [begun.start() for begun in _LINE.finditer(block)]
+    if first or last >= 0:
+        findings.note("The blank line between header and text is missing")
+    return found, start + places[late] if late < len(places) else body
+
+
+def _find_parts(raw: bytes, parent: MailPart, max_parts: int, findings: Findings) -> list[Span]:
+    """Return the span of each part of a multipart; guess its boundary if the declared one does not occur.
+
+    The type of a multipart without any part is set to text/plain. One that is encoded as a whole, which RFC 2045
+    section 6.4 forbids, keeps its type: the caller lists it as a file.
+    """
+    boundary = parent.parameters.get("boundary", "").rstrip().encode("utf-8", "replace")
+    spans = _split(raw, parent, boundary, max_parts, findings) if boundary else []
+    if not spans and (guess := _GUESS.search(raw[parent.start : parent.end][:MAX_HEADER])):
+        findings.note("A boundary was missing and was guessed")
+        spans = _split(raw, parent, guess[1], max_parts, findings)
+    if not spans and parent.encoding not in {"base64", "quoted-printable"}:
+        findings.note("A multipart has no parts; it was read as text")
+        parent.type = "text/plain"
+    return spans
+
+
+def _split(
+    raw: bytes, parent: MailPart, boundary: bytes, max_parts: int, findings: Findings
+) -> list[Span]:
+    mark = b"\n--" + boundary
+    spans: list[Span] = []
+    start, end, opened, closed = parent.start, parent.end, -1, False
+    at = start - 1 if raw.startswith(mark[1:], start, end) else raw.find(mark, start, end)
+    for _ in range(MAX_MARKS):
+        if at < 0:
+            break
+        tail = _MARK_END.match(raw, at + len(mark), end)
+        if not tail:
+            at = raw.find(mark, at + 1, end)
+            continue
+        if opened >= 0:
+            spans.append((opened, _before_break(raw, opened, at + 1)))
+        if len(spans) >= max_parts:
+            findings.note(_TOO_MANY)
+            return spans
+        if closed and not tail[1]:
+            # Some readers show these parts and some do not: a way past scanners.
+            findings.note("Parts follow the end of a multipart")
+        closed = closed or bool(tail[1])
+        opened = -1 if tail[1] else tail.end()
+        at = raw.find(mark, tail.end() - 1, end)
+    if opened >= 0:
+        if not closed:
+            findings.note("A multipart is not closed")
+        spans.append((opened, end))
+    return spans
+
+
+def _before_break(raw: bytes, start: int, end: int) -> int:
+    """Return `end`, or the place of the line break right before it."""
+    if raw.endswith(b"\r\n", start, end):
+        return end - 2
+    return end - raw.endswith(b"\n", start, end)
+
+
+# Reading the parts
 
 
 @dataclass(slots=True)
@@ -83,10 +289,10 @@ class _BodyReader:
         own = (alternative or not name or part is self.root) and not auxiliary
         if own and disposition != "attachment" and part.type in _TEXT_TYPES:
             return [self._text(part)] if self.with_text else []
-        kind = _extensions().get(part.type, "bin")
+        unnamed = f"attachment-{len(self.files) + 1}.{_EXTENSIONS.get(part.type, 'bin')}"
         listed = Attachment(
             part=part.path,
-            name=self._file_name(part, name) or f"attachment-{len(self.files) + 1}.{kind}",
+            name=self._file_name(part, name) or unnamed,
             type=part.type,
             size=len(part.content(self.raw)) if self.with_text else 0,
             inline=disposition == "inline" or (not disposition and b"content-id" in part.fields),
@@ -117,7 +323,8 @@ class _BodyReader:
         if not given and part.type == "message/rfc822":
             inner = part.content(self.raw)[:MAX_HEADER]
             fields, _ = read_fields(inner, 0, len(inner), Findings(), first=True)
-            subject = self.findings.clean_line(headers.words(first_header(fields, b"subject")))
+            subject = headers.text(fields.get(b"subject", [b""])[0])
+            subject = self.findings.clean_line(headers.words(subject))
             given = f"{_SLASH.sub('-', subject)[:MAX_NAME]}.eml" if subject else ""
         name = _SLASH.split(self.findings.clean_block(given))[-1]
         name = clean(re.sub(r"[\n\t]+", " ", name)).text.strip()
@@ -128,20 +335,10 @@ class _BodyReader:
         return "" if not name.strip(". ") or clean(name).text != name else name
 
 
-@cache
-def _extensions() -> dict[str, str]:
-    """Return the file name extension of each common type, for files without a name."""
-    found: dict[str, str] = json.loads(
-        Path(__file__).with_name("file_types.json").read_text("utf-8")
-    )
-    return found
-
-
 def read_mail(raw: bytes) -> Mail:
-    """Return what a mail says, whatever the bytes are."""
     findings = Findings()
     try:
-        return _read(raw, findings)
+        return _parse_mail(raw, findings)
     except Exception:  # noqa: BLE001 - a mail that finds a bug here must not stop the import of the next
         findings.note(UNREADABLE)
         text = findings.clean_block(decode(raw[:MAX_TEXT])[0])
@@ -150,26 +347,27 @@ def read_mail(raw: bytes) -> Mail:
 
 def read_attachment(raw: bytes, part: str) -> Enclosure | None:
     """Return the file at this part of a mail, with its bytes; None if there is none."""
-    raw, root = open_mail(raw, Findings())
+    raw, root = _read_parts(raw, Findings())
     reader = _BodyReader(raw, root, Findings(), with_text=False)
     reader.bodies(root)
-    for found, listed in reader.files:
+    for found, attachment in reader.files:
         if found.path == part:
-            return Enclosure(listed.name, listed.type, found.content(raw))
+            return Enclosure(attachment.name, attachment.type, found.content(raw))
     return None
 
 
-def _read(raw: bytes, findings: Findings) -> Mail:
-    raw, root = open_mail(raw, findings)
+# Whatever is wrong with the mail is noted in `findings`. Only a bug raises, which `read_mail` catches.
+def _parse_mail(raw: bytes, findings: Findings) -> Mail:
+    raw, root = _read_parts(raw, findings)
     reader = _BodyReader(raw, root, findings, with_text=True)
-    text, html = _combine(reader.bodies(root), findings)
+    text, html = _combine(reader.bodies(root), findings)  # `bodies` also collects `reader.files`
     senders = _parties(root, b"from", findings)
     if len({party.address or party.name for party in senders}) > 1:
         findings.note("There are several senders")
     senders = senders or _parties(root, b"sender", findings)
-    dated = root.header(b"date")
-    date = headers.seconds(dated) if dated else None
-    if dated and date is None:
+    date_header = root.header(b"date")
+    date = headers.seconds(date_header) if date_header else None
+    if date_header and date is None:
         findings.note("The date could not be read")
     message_ids = headers.ids(root.header(b"message-id"))
     return Mail(
@@ -188,8 +386,9 @@ def _read(raw: bytes, findings: Findings) -> Mail:
         automatic=_is_automatic(root),
         text=text,
         html=html,
+        attachments=tuple(attachment for _, attachment in reader.files),
+        # Last: everything above adds to the findings. `hidden` is a number of characters.
         hidden=findings.hidden,
-        attachments=tuple(listed for _, listed in reader.files),
         damage=tuple(findings.damage),
     )
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tinycss2.color4 import parse_color
 
 from postroom.core.values import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_VALUE: Final = 300  # characters of a value that are judged
 MAX_NESTED: Final = 8  # blocks in blocks, functions in functions
@@ -33,7 +31,7 @@ Node = Any  # of tinycss2, which has no types
 Colour = tuple[float, float, float, float]  # red, green and blue up to 255, opacity up to 1
 Paint = frozenset[Colour]  # the colours that may be at a place; empty: unknown
 Value = bool | float | str | Paint  # a bool: whether it hides; a float: pixels, or a share
-Terms = list[tuple[str, Value]]
+Terms = Sequence[tuple[str, Value]]
 Declared = dict[str, Value]
 
 _UNKNOWN: Final = (
@@ -99,10 +97,7 @@ class TextStyle:
         changes = declared or (not inline and self.background != self.block_background)
         if self.removed or not changes:
             return self
-
-        def pixels(name: str, default: float = 0.0) -> float:
-            return _pixels(declared, name, default)
-
+        pixels = partial(_pixels, declared)
         opacity = self.opacity * min(1.0, pixels("opacity", 1.0))
         size = pixels("size", self.size * pixels("ratio", 1.0))
         x = self.x + pixels("margin-left") + pixels("padding-left")
@@ -215,6 +210,7 @@ def value_text(nodes: list[Node], depth: int = 0) -> str:
     return " ".join(text.lower().split()) if len(text) <= MAX_VALUE else _UNKNOWN
 
 
+@lru_cache(maxsize=4096)  # mails of one sender share their declarations
 def terms(name: str, text: str) -> Terms:
     """Return what a declaration means for visibility; nothing if it is harmless or not valid."""
     plain = name
@@ -251,8 +247,7 @@ def length_terms(name: str, text: str) -> Terms:
     text += "em" if name == "line-height" and text[-1:].isdigit() else ""
     length = _length(text, whole={"line-height": 16.0, "opacity": 1.0}.get(name, SCREEN))
     if length is None:
-        known = "(" in text or PATTERNS["length"].fullmatch(text)
-        return [(name, _UNKNOWN)] if known else []
+        return _unknown_length(name, text)
     if name in _TEXT_LENGTHS:
         least, most = _TEXT_LENGTHS[name]
         hides = (name, not least <= length <= most)
@@ -269,6 +264,10 @@ def _length(text: str, *, whole: float = SCREEN) -> float | None:
     return max(-1e6, min(1e6, float(found[1]))) * unit if found and unit else None
 
 
+def _unknown_length(name: str, text: str) -> Terms:
+    return [(name, _UNKNOWN)] if "(" in text or PATTERNS["length"].fullmatch(text) else []
+
+
 def _font_terms(name: str, text: str) -> Terms:
     short = PATTERNS["font"].fullmatch(text) if name == "font" else None
     if name == "font" and not short and not PATTERNS["font_word"].fullmatch(text):
@@ -279,8 +278,7 @@ def _font_terms(name: str, text: str) -> Terms:
     if PATTERNS["font_word"].fullmatch(word):
         size = 13.0 if "small" in word else 16.0
     if size is None or size < 0:
-        known = "(" in word or PATTERNS["length"].fullmatch(word)
-        return [("size", _UNKNOWN)] if known else []
+        return _unknown_length("size", word)
     if PATTERNS["font_ratio"].fullmatch(word):
         return [("ratio", size / 16), ("size", "ratio"), *line]
     return [("size", size), *line]
@@ -308,9 +306,9 @@ def _background_terms(name: str, text: str) -> Terms:
                 return []
             ground = colour
     partly = bool(PATTERNS["partial_background"].search(text))
-    found: Terms = [("ground", ground), ("image", image)]
-    found += [("background-repeat", partly), ("background-size", False)]
-    return {"background-color": found[:1], "background-image": found[1:2]}.get(name, found)
+    layers: Terms = [("ground", ground), ("image", image)]
+    whole = [*layers, ("background-repeat", partly), ("background-size", False)]
+    return {"background-color": layers[:1], "background-image": layers[1:]}.get(name, whole)
 
 
 def parse_paint(text: str) -> Paint | None:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tinycss2 import parse_blocks_contents, parse_stylesheet
 
@@ -27,9 +28,6 @@ from postroom.mail.style import (
     terms,
     value_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MAX_STYLES: Final = 50_000  # characters parsed of style sheets, and again of `style` attributes
 MAX_TESTS: Final = 1_000_000  # of names in selectors on a page; what follows is hidden
@@ -53,6 +51,9 @@ class StyledElement(NamedTuple):
     keys: frozenset[str]  # tag, `.class`, `#id` and `[attribute`, in lower case; `*`
     exact: frozenset[str]
     parent: StyledElement | None
+
+
+NO_ELEMENT: Final = StyledElement(frozenset(), frozenset(), None)  # where no rule could hold
 
 
 class _Selector(NamedTuple):
@@ -123,6 +124,8 @@ class StyleSheets:
     ) -> tuple[StyledElement, Declared]:
         """Return an element as selectors see it, and what older attributes, rules and its own style declare."""
         found: Ranked = {term: ((False, -1, 0), value) for term, value in _hints(tag, attributes)}
+        if not (self._rules or self._unread):
+            return NO_ELEMENT, self._with_own_style(found, attributes)
         names = [f".{name}" for name in attributes.get("class", "").split()]
         names += [f"#{attributes['id']}"] if "id" in attributes else []
         names += [f"[{name}" for name in attributes]
@@ -137,13 +140,16 @@ class StyleSheets:
                 sure = self._holds(selector, element)
                 if sure is not None:
                     _cascade(found, whole if sure else hiding)
+        return element, self._with_own_style(found, attributes)
+
+    def _with_own_style(self, found: Ranked, attributes: Attributes) -> Declared:
         if style := attributes.get("style"):
             if style not in self._inline:
                 self._parsed += len(style)
                 css = style if self._parsed <= MAX_STYLES else "display:none!important"
                 self._inline[style] = _declarations(parse_blocks_contents(css))
             _cascade(found, self._inline[style])
-        return element, _values(found)
+        return _values(found)
 
     def _holds(self, selector: _Selector, element: StyledElement) -> bool | None:
         """Whether a selector holds for an element: surely, perhaps, or (None) not."""

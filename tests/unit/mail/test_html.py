@@ -147,6 +147,27 @@ HIDING = [
     "<style>div i{{display:none}}</style><div><i>{}</i></div>",
     "<style>body > .x{{color:#fff}}</style><i class=x>{}</i>",
     "<style>[class='x']{{display:none}}</style><i class=x>{}</i>",
+    "<svg><template/></svg><style>.x{{display:none}}</style><i class=x>{}</i>",
+    "<math><template></math><style>.x{{display:none}}</style><i class=x>{}</i>",
+    "<svg><template><style>.x{{display:none}}</style></svg><i class=x>{}</i>",
+    "<svg><p><template><style>i{{display:block}}</style></template></svg><i hidden>{}</i>",
+    "<template><math><style>i{{display:block}}</style></template><i hidden>{}</i>",
+    "<div><template></div><style>i{{display:block}}</style></template><i hidden>{}</i>",
+    "<style>body{{visibility:hidden}} p{{visibility:visible}}</style><div><body></div>{}",
+    # what does not end an element
+    "<div><svg class=x/>{}</svg></div>",
+    "<table><tr><td>{0:.0}<svg><tr><td>{0}</svg></table>",
+    "<div><p hidden>{0:.0}<legend>{0}</p></div>",
+    "<div><p hidden>{0:.0}<object><p>{0}</object></div>",
+    "<div><p hidden>{0:.0}<button><p>{0}</button></div>",
+    "<div><p><select><p>{0}</select></div>",
+    "<ul><li hidden>{0:.0}<section><li>{0}</section></ul>",
+    "<dl><dt hidden>{0:.0}<ul><dd>{0}</ul></dl>",
+    # a template ends with its own tag
+    "<div><template></div>{}</template>",
+    "<table><tr><template><tr><td>{}</template><td></table>",
+    "<p><template><div>{}</div></template>",
+    "<table><td><template></table>{}</template></table>",
     "<style>@media screen{{.x{{display:none}}}}</style><i class=x>{}</i>",
     "<style>@media print, all{{@media screen{{.x{{display:none}}}}}}</style><i class=x>{}</i>",
     "<style>.x{{d\\69splay:n\\6F ne}}</style><i class=x>{}</i>",
@@ -218,6 +239,10 @@ def test_a_page_goes_on_behind_an_empty_drawing() -> None:
 
 def test_a_hidden_element_ends_where_it_ends_at_any_depth() -> None:
     assert html.render("<div>" * 128 + "<div hidden>h</div>seen") == ("seen", 1)
+
+
+def test_a_late_body_does_not_end_with_the_paragraph_before_it() -> None:
+    assert html.render("<p>seen<body hidden><section>x</section><p>y") == ("seen", 2)
 
 
 def test_the_colours_of_the_whole_page_count() -> None:

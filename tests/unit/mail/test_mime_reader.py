@@ -9,9 +9,8 @@ import pytest
 
 from postroom.core.errors import NotFound
 from postroom.core.message import Mail, Party
-from postroom.mail import headers, mime, read, structure, style, stylesheet
-from postroom.mail.read import MAX_TEXT, UNREADABLE
-from postroom.mail.structure import MAX_DEPTH, MAX_PARTS
+from postroom.mail import headers, mime, read, style, stylesheet
+from postroom.mail.read import MAX_DEPTH, MAX_PARTS, MAX_TEXT, UNREADABLE
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -623,8 +622,8 @@ def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html() -> None:
 
 def test_every_bound_on_the_page_is_the_one_in_the_code() -> None:
     page = (Path(__file__).parents[3] / "docs/mime.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\| ([\d,]+) \| `(read|headers|structure|style|stylesheet)\.(\w+)` \|", page)
+    rows = re.findall(r"\| ([\d,]+) \| `(read|headers|style|stylesheet)\.(\w+)` \|", page)
     assert len(rows) == 11
-    modules = {module.__name__.rpartition(".")[2]: module for module in (read, headers, structure, style, stylesheet)}  # fmt: skip
+    modules = {module.__name__.rpartition(".")[2]: module for module in (read, headers, style, stylesheet)}  # fmt: skip
     for number, module, name in rows:
         assert getattr(modules[module], name) == int(number.replace(",", ""))

@@ -7,47 +7,45 @@ happened (`Uncertain`). Many reads go out as one batch; a service without batche
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from itertools import chain
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 import httpx2
 
 from postroom import __version__
 from postroom.core.errors import (
-    Invalid,
+    AuthRequired,
     Limited,
     NotFound,
     PostroomError,
     Unavailable,
     Uncertain,
 )
-from postroom.mail.gmail.encoding import (
-    BatchAnswer,
+from postroom.mail.gmail.formats import (
+    NOTHING_SENT,
+    TIMED_OUT,
+    Json,
     RequestBody,
     decode_batch,
     decode_stream,
     encode_batch,
     encode_body,
-)
-from postroom.mail.gmail.errors import (
-    TIMED_OUT,
-    Json,
     error_object,
     is_certificate_error,
-    is_unsent,
     json_object,
     refusal,
     unreachable,
 )
-from postroom.mail.gmail.oauth import TokenResponse, TokenStore
+from postroom.mail.gmail.oauth import TokenStore
 
 RETRIES: Final = 3
 PATIENCE: Final = 8.0  # seconds that a read waits if Gmail asks it to; a longer wait is an error
 BATCH: Final = 50  # requests in one batch: Google advises against more
-CONNECTIONS: Final = 8  # where there are no batches
+CONNECTIONS: Final = 8  # that are used at once
 CHUNK: Final = 65_536  # characters of base64 that are decoded at once
 TIMEOUT: Final = httpx2.Timeout(30.0, connect=10.0)
 USER: Final = "/gmail/v1/users/me"
@@ -56,14 +54,6 @@ _CHECK_FIRST: Final = "Look whether it happened before you do it again."
 
 Value = str | int | bool | Sequence[str]
 T = TypeVar("T")
-
-
-class _TransientError(Exception):
-    """A failure that may pass, so that the request is worth another try."""
-
-    def __init__(self, error: PostroomError) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 class GmailApi:
@@ -79,8 +69,8 @@ class GmailApi:
         chance: Callable[[], float],
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
+        self.tokens = tokens
         self._endpoint = endpoint.rstrip("/")
-        self._tokens = tokens
         self._now = now
         self._pause = pause
         self._chance = chance
@@ -93,55 +83,29 @@ class GmailApi:
             limits=httpx2.Limits(max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0),
             headers={"User-Agent": f"postroom/{__version__} (gzip)"},
         )
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_lock = threading.Lock()
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        self._http.close()
-
-    @property
-    def sign_in_id(self) -> str:
-        """A value that differs between two sign-ins."""
-        return self._tokens.sign_in_id
+        self.close = self._http.close
 
     def get(self, path: str, **params: Value) -> Json:
-        """Return the object at this path."""
-        return self._call("GET", RequestBody(with_query(path, **params)), _read_json)
+        return self._call("GET", RequestBody(with_query(path, **params)), self._read)
 
-    def change(
-        self,
-        method: str,
-        path: str,
-        body: Json | None = None,
-        mail: Json | None = None,
-        raw: bytes = b"",
-    ) -> Json:
+    def change(self, method: str, path: str, body: Json | None = None, raw: bytes = b"") -> Json:
         """Make a change that may be repeated without harm, and so is retried like a read."""
-        return self._call(method, encode_body(path, body, mail, raw), _read_json)
+        return self._call(method, encode_body(path, body, raw), self._read)
 
     def act(
-        self,
-        path: str,
-        body: Json | None = None,
-        mail: Json | None = None,
-        raw: bytes = b"",
-        *,
-        method: str = "POST",
+        self, path: str, body: Json | None = None, raw: bytes = b"", *, method: str = "POST"
     ) -> Json:
         """Make a change that must not be repeated: one request, whatever becomes of it.
 
-        `mail` is the message inside the body that gets the bytes `raw`; long ones are uploaded.
+        The message in the body gets the bytes `raw`; long ones are uploaded.
         """
         token = self._token()
-        request = self._request(method, encode_body(path, body, mail, raw), token)
+        request = self._request(method, encode_body(path, body, raw), token)
         try:
             response = self._send(request)
+        except NOTHING_SENT as error:
+            raise unreachable(error) from error
         except httpx2.RequestError as error:
-            if is_unsent(error):
-                raise unreachable(error) from error
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
             raise Uncertain(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
@@ -158,29 +122,30 @@ class GmailApi:
             )
             renewed.status = status
             raise renewed
-        if status >= 300:
-            raise self._refusal(status, response.headers, response.content)
+        self._check(response)
         try:
-            return _read_json(response)
+            return self._read(response)
         except Unavailable as garbled:
             raise Uncertain(garbled.message, remedy=_CHECK_FIRST) from garbled
 
-    def get_many(self, paths: Sequence[str]) -> list[Json | PostroomError]:
-        """Return the object at each path, or its error, in the order of the paths.
+    def get_many(self, paths: Sequence[str]) -> list[Json]:
+        """Return the objects at these paths, in their order, without those that are gone.
 
         What was refused because it was too much at once is asked for again, as long as that helps.
         """
-        found: dict[int, Json | PostroomError] = {}
-        left, turn = list(range(len(paths))), 0
+        found: dict[str, Json | PostroomError] = {}
+        left, turn = list(paths), 0
         while left and turn <= RETRIES:
-            answers = self._get_round([paths[number] for number in left])
-            found.update(zip(left, answers, strict=True))
-            failed = [n for n in left if isinstance(found[n], Limited | Unavailable)]
+            found.update(zip(left, self._get_round(left), strict=True))
+            failed = [path for path in left if isinstance(found[path], Limited | Unavailable)]
             if failed:
                 turn = 0 if len(failed) < len(left) else turn + 1
                 self._pause(self._backoff(turn) / 5)
             left = failed
-        return [found[number] for number in range(len(paths))]
+        for answer in found.values():
+            if isinstance(answer, PostroomError) and not isinstance(answer, NotFound):
+                raise answer
+        return [answer for path in paths if isinstance(answer := found[path], dict)]
 
     def stream(self, path: str, key: str, **params: Value) -> Iterator[bytes]:
         """Yield the bytes that are under this key in base64, without holding all of them."""
@@ -196,7 +161,7 @@ class GmailApi:
     # One request
 
     def _token(self, spent: str = "") -> str:
-        return self._tokens.access_token(self._post_form, spent=spent)
+        return self.tokens.access_token(self._post_form, spent=spent)
 
     def _request(self, method: str, body: RequestBody, token: str) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {token}"}
@@ -206,12 +171,30 @@ class GmailApi:
         return self._http.build_request(method, url, headers=headers, content=body.content)
 
     def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        """Return the response; an error's body is read, also of a stream."""
         if self._http.is_closed:
             raise Unavailable("The mailbox is closed", remedy="Open it again.")
-        return self._http.send(request, stream=stream)
+        response = self._http.send(request, stream=stream)
+        if response.status_code >= 300:
+            response.read()
+            response.close()
+        return response
 
-    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> PostroomError:
-        return refusal(status, headers, body, now=self._now(), sign_in=self._tokens.remedy)
+    def _read(self, response: httpx2.Response) -> Json:
+        """Return the object in a response, or raise the error that the response is."""
+        self._check(response)
+        return json_object(response.content) if response.content else {}
+
+    def _check(self, response: httpx2.Response) -> None:
+        if response.status_code >= 300:
+            raise refusal(response, now=self._now(), sign_in=self.tokens.remedy)
+
+    def _exchange(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        """Return the response to a request that may be repeated; a lost connection is `Unavailable`."""
+        try:
+            return self._send(request, stream=stream)
+        except httpx2.RequestError as error:
+            raise unreachable(error) from error
 
     def _call(
         self,
@@ -222,122 +205,86 @@ class GmailApi:
         stream: bool = False,
     ) -> T:
         """Return what `read` makes of the response to a request that may be repeated."""
-        renewed = False
+        token = self._token()
 
         def attempt() -> T:
-            nonlocal renewed
-            token = self._token()
-            response = self._try_send(self._request(method, body, token), stream=stream)
-            if response.status_code == 401 and not renewed:
-                renewed = True
-                token = self._token(spent=token)
-                response = self._try_send(self._request(method, body, token), stream=stream)
-            if response.status_code < 300:
-                try:
-                    return read(response)
-                except Unavailable as garbled:
-                    raise _TransientError(garbled) from None
-            error = self._refusal(response.status_code, response.headers, response.content)
-            raise _TransientError(error) if isinstance(error, Limited | Unavailable) else error
+            response = self._exchange(self._request(method, body, token), stream=stream)
+            self._check(response)
+            return read(response)
 
+        try:
+            return self._retry(attempt)
+        except AuthRequired as refused:
+            if refused.status != 401:
+                raise
+        token = self._token(spent=token)
         return self._retry(attempt)
 
-    def _try_send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """Return the response, its body read if it is an error; a lost connection is transient."""
-        try:
-            response = self._send(request, stream=stream)
-            if response.status_code >= 300:
-                response.read()
-                response.close()
-        except httpx2.RequestError as error:
-            failure = unreachable(error)
-            raise failure if is_certificate_error(error) else _TransientError(failure) from error
-        return response
-
     def _retry(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns; after a transient failure pause and try again."""
-        turn = 0
-        while True:
+        """Return what `attempt` returns; after a failure that may pass, pause and try again."""
+        for turn in range(RETRIES):
             try:
                 return attempt()
-            except _TransientError as failed:
-                wait = failed.error.seconds if isinstance(failed.error, Limited) else 0.0
-                if turn >= RETRIES or wait > PATIENCE:
-                    raise failed.error from failed.__cause__
+            except (Limited, Unavailable) as error:
+                wait = error.seconds if isinstance(error, Limited) else 0.0
+                if wait > PATIENCE or self._http.is_closed or is_certificate_error(error):
+                    raise
                 self._pause(max(wait, self._backoff(turn)))
-                turn += 1
+        return attempt()
 
     def _backoff(self, turn: int) -> float:
         # Random, so that clients that were refused together do not come back together.
         return float(2.0**turn * (0.25 + 0.25 * self._chance()))
 
-    def _post_form(self, uri: str, form: Mapping[str, str]) -> TokenResponse:
-        """Ask the token endpoint, which may be asked repeatedly."""
+    def _post_form(self, uri: str, form: Mapping[str, str]) -> tuple[int, Json]:
+        """Return the status and the answer of the token endpoint, which may be asked repeatedly."""
 
-        def attempt() -> TokenResponse:
-            response = self._try_send(self._http.build_request("POST", uri, data=dict(form)))
+        def attempt() -> tuple[int, Json]:
+            response = self._exchange(self._http.build_request("POST", uri, data=dict(form)))
             if response.status_code in {500, 502, 503, 504}:
-                failed = Unavailable("Google's token service failed", remedy="Try again.")
-                raise _TransientError(failed)
-            try:
-                return TokenResponse(response.status_code, _read_json(response))
-            except Unavailable:
-                return TokenResponse(response.status_code, {})
+                raise Unavailable("Google's token service failed", remedy="Try again.")
+            with suppress(Unavailable):
+                return response.status_code, json_object(response.content)
+            return response.status_code, {}
 
         return self._retry(attempt)
 
     # Many requests
 
     def _get_round(self, paths: Sequence[str]) -> list[Json | PostroomError]:
-        if self._has_batches and len(paths) > 1:
-            chunks = [paths[at : at + BATCH] for at in range(0, len(paths), BATCH)]
-            try:
-                parts = self._in_threads(self._get_batch, chunks)
-                return [answer for part in parts for answer in part]
-            except NotFound:
-                self._has_batches = False
-        return self._in_threads(self._get_one, paths)
+        with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="gmail") as pool:
+            if self._has_batches and len(paths) > 1:
+                chunks = [paths[at : at + BATCH] for at in range(0, len(paths), BATCH)]
+                try:
+                    return list(chain.from_iterable(pool.map(self._get_batch, chunks)))
+                except NotFound:
+                    self._has_batches = False
+            return list(pool.map(self._get_one, paths))
 
     def _get_one(self, path: str) -> Json | PostroomError:
         try:
             return self.get(path)
-        except (NotFound, Invalid) as error:
+        except NotFound as error:
             return error
 
     def _get_batch(self, paths: Sequence[str]) -> list[Json | PostroomError]:
-        body, token = encode_batch(paths), self._token()
+        def read(response: httpx2.Response) -> list[Json | PostroomError]:
+            answers = decode_batch(response, len(paths))
+            for answer in answers:
+                if answer.status_code == 401:  # so that the batch is sent again with a new token
+                    self._check(answer)
+            return [self._read_or_error(answer) for answer in answers]
 
-        def read(response: httpx2.Response) -> list[BatchAnswer]:
-            kind = response.headers.get("content-type", "")
-            return decode_batch(kind, response.content, len(paths))
+        return self._call("POST", encode_batch(paths), read)
 
-        answers = self._call("POST", body, read)
-        if any(answer.status == 401 for answer in answers):
-            self._token(spent=token)
-            answers = self._call("POST", body, read)
-        return [self._read_answer(answer) for answer in answers]
-
-    def _read_answer(self, answer: BatchAnswer) -> Json | PostroomError:
-        if answer.status >= 300:
-            return self._refusal(answer.status, answer.headers, answer.body)
+    def _read_or_error(self, response: httpx2.Response) -> Json | PostroomError:
         try:
-            return json_object(answer.body)
-        except Unavailable as garbled:
-            return garbled
-
-    def _in_threads(self, ask: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
-        if len(items) == 1:
-            return [ask(items[0])]
-        with self._pool_lock:
-            self._pool = self._pool or ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="gmail")
-        return list(self._pool.map(ask, items))
+            return self._read(response)
+        except PostroomError as error:
+            return error
 
 
 def with_query(path: str, **params: Value) -> str:
     """Return the path with its query; empty values are left out, booleans written as JSON does."""
     plain = {k: str(v).lower() if isinstance(v, bool) else v for k, v in params.items() if v != ""}
     return f"{path}?{urlencode(plain, doseq=True)}" if plain else path
-
-
-def _read_json(response: httpx2.Response) -> Json:
-    return json_object(response.content) if response.content else {}

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
 WAIT: Final = 300  # seconds for the person in the browser
+TICK: Final = 0.1  # seconds between two looks whether the browser came back
 DONE: Final = "You can close this page. The terminal says how it went."
 
 _GOOGLE: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
@@ -93,15 +92,18 @@ def ask(
     config = {"installed": about | {"auth_uri": page, "token_uri": token_uri}}
     flow = InstalledAppFlow.from_client_config(config, list(wanted))
     flow.oauth2session.trust_env = token_uri.startswith("https://")
+    # Lets oauthlib accept fewer scopes than were asked for, and plain HTTP to this machine itself.
+    os.environ |= {"OAUTHLIB_RELAX_TOKEN_SCOPE": "1"}
+    if token_uri.startswith("http://"):  # the settings allow that on loopback alone
+        os.environ |= {"OAUTHLIB_INSECURE_TRANSPORT": "1"}
     try:
-        with _lenient_oauthlib(token_uri):
-            if pasted is None:
-                _use_browser(flow, say)
-            else:
-                # Nothing listens there: the browser shows an error, with the code in its address.
-                flow.redirect_uri = "http://localhost"
-                address, state = flow.authorization_url(prompt="consent")
-                flow.fetch_token(code=_code(pasted(address), state))
+        if pasted is None:
+            _use_browser(flow, say)
+        else:
+            # Nothing listens there: the browser shows an error, with the code in its address.
+            flow.redirect_uri = "http://localhost"
+            address, state = flow.authorization_url(prompt="consent")
+            flow.fetch_token(code=_code(pasted(address), state))
     except OAuth2Error as refused:
         raise _refused(str(refused.error)) from None  # its text may hold the code
     except RequestException as error:
@@ -113,6 +115,7 @@ def ask(
 
 def _use_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
     import webbrowser
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     try:
         browser = webbrowser.get()
@@ -121,63 +124,39 @@ def _use_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
             "There is no browser on this machine",
             remedy="Run it with --no-browser, and open the address elsewhere.",
         ) from none
-    with RedirectServer() as server:
-        flow.redirect_uri = server.address
+    redirects: list[str] = []  # addresses at which the browser ended for this sign-in
+
+    class RedirectHandler(BaseHTTPRequestHandler):
+        timeout = 10  # of a connection that a browser opens and does not use
+
+        def do_GET(self) -> None:
+            given = parse_qs(urlsplit(self.path).query).get("state")
+            self.send_response(200 if given else 404)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(DONE.encode() if given else b"")
+            if given == [state]:
+                redirects.append(f"http://localhost{self.path}")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Log nothing: the address holds the code."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), RedirectHandler) as server:
+        flow.redirect_uri = f"http://127.0.0.1:{server.server_port}/"
         address, state = flow.authorization_url(prompt="consent")
         say("A browser opens Google's page. Agree there within five minutes, then come back.")
         say(f"If none opens, this is the address:\n{address}")
         # In a thread: a browser in the terminal would wait for an answer that waits for it.
         threading.Thread(target=browser.open, args=(address,), daemon=True).start()
-        flow.fetch_token(code=_code(server.wait(state), state))
-
-
-class RedirectServer:
-    """A server on this machine that waits for the address to which Google redirects the browser."""
-
-    def __init__(self) -> None:
-        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-        addresses = self._addresses = queue.SimpleQueue[str]()
-
-        class RedirectHandler(BaseHTTPRequestHandler):
-            timeout = 10  # of a connection that a browser opens and does not use
-
-            def do_GET(self) -> None:
-                known = "state=" in self.path
-                self.send_response(200 if known else 404)
-                self.send_header("Content-Type", "text/plain; charset=utf-8")
-                self.end_headers()
-                self.wfile.write(DONE.encode() if known else b"")
-                if known:
-                    addresses.put(f"http://localhost{self.path}")
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Log nothing: the address holds the code."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), RedirectHandler)
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_port}/"
-
-    def __enter__(self) -> RedirectServer:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def wait(self, state: str) -> str:
-        """Return the address at which the browser ended for this sign-in; others are ignored."""
-        deadline = time.monotonic() + WAIT
-        while (left := deadline - time.monotonic()) > 0:
-            with suppress(queue.Empty):
-                address = self._addresses.get(timeout=left)
-                if parse_qs(urlsplit(address).query).get("state") == [state]:
-                    return address
+        server.timeout, end = TICK, time.monotonic() + WAIT
+        while not redirects and time.monotonic() < end:
+            server.handle_request()
+    if not redirects:
         raise Unavailable(
             f"Nobody agreed in the browser for {WAIT // 60} minutes",
             remedy="Run it again; with --no-browser, on a machine that has none.",
         )
+    flow.fetch_token(code=_code(redirects[0], state))
 
 
 def _code(text: str, state: str) -> str:
@@ -225,19 +204,3 @@ def _consent(flow: InstalledAppFlow, wanted: tuple[str, ...]) -> Consent:
     seconds = flow.oauth2session.token.get("refresh_token_expires_in", 0)
     ends = int(seconds) if isinstance(seconds, int | str) and str(seconds).isdigit() else 0
     return Consent(token, frozenset(wanted) - frozenset(given), ends)
-
-
-@contextmanager
-def _lenient_oauthlib(token_uri: str) -> Iterator[None]:
-    """Let the library accept fewer scopes than were asked for, and plain HTTP to this machine itself."""
-    wanted = {"OAUTHLIB_RELAX_TOKEN_SCOPE": "1"}
-    if token_uri.startswith("http://"):  # the settings allow that on loopback alone
-        wanted["OAUTHLIB_INSECURE_TRANSPORT"] = "1"
-    before = {key: os.environ.pop(key, None) for key in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for key in wanted:
-            del os.environ[key]
-        os.environ.update({key: value for key, value in before.items() if value is not None})

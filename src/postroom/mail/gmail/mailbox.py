@@ -6,23 +6,28 @@ is read. A mail larger than `LARGE` is never fetched whole: its texts are, and a
 
 from __future__ import annotations
 
+import random
 import re
-import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import httpx2
+
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SYSTEM_LABELS, Message, Thread, label_key, system_label
 from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.errors import Json
+from postroom.mail.gmail.formats import Json
+from postroom.mail.gmail.oauth import TokenStore
 from postroom.mail.gmail.payload import (
     LARGE,
     id_field,
@@ -56,7 +61,6 @@ LABEL_SECONDS: Final = (
     300.0  # seconds for which names are cached; a person may rename one at any time
 )
 LABELS: Final = f"{USER}/labels"
-LABEL_LIST: Final = with_query(LABELS, fields="labels(id,name,type)")
 
 # Where Gmail's id of a system label is not its name here.
 _LABEL_IDS: Final = {"CATEGORY_PRIMARY": "CATEGORY_PERSONAL"}
@@ -69,25 +73,19 @@ class LabelCache:
     def __init__(self, api: GmailApi, now: Callable[[], float]) -> None:
         self._api = api
         self._now = now
-        self._lock = threading.Lock()
         self._own: dict[str, str] = {}  # id → name, of the person's own
         self._fetched = -LABEL_SECONDS
 
     @property
-    def is_stale(self) -> bool:
-        """Whether the names should be fetched again, from `LABEL_LIST`."""
+    def _is_stale(self) -> bool:
         return not 0 <= self._now() - self._fetched < LABEL_SECONDS
 
-    def update(self, answer: Json) -> None:
-        """Replace the names by those in an answer to `LABEL_LIST`."""
-        rows = object_list(answer, "labels")
-        own = {text_field(row, "id"): text_field(row, "name") for row in rows}
-        with self._lock:
-            self._own = {id: name for id, name in own.items() if not _system_name(id)}
-            self._fetched = self._now()
-
     def _fetch(self) -> None:
-        self.update(self._api.get(LABEL_LIST))
+        rows = object_list(self._api.get(LABELS, fields="labels(id,name,type)"), "labels")
+        names = {text_field(row, "id"): text_field(row, "name") for row in rows}
+        # Replaced as a whole: other threads read it meanwhile.
+        self._own = {id: name for id, name in names.items() if not _system_name(id)}
+        self._fetched = self._now()
 
     def all(self) -> tuple[str, ...]:
         """Return the names of all labels, system labels first."""
@@ -98,7 +96,7 @@ class LabelCache:
         """Return the names of these labels; an unknown one keeps its id."""
         wanted = frozenset(ids)
         own = {id for id in wanted if not _system_name(id)}
-        if own and (self.is_stale or own - self._own.keys()):
+        if own and (self._is_stale or own - self._own.keys()):
             self._fetch()
         return frozenset(_system_name(id) or self._own.get(id, id) for id in wanted)
 
@@ -106,14 +104,11 @@ class LabelCache:
         """Return the id of a label by its name, in whatever spelling."""
         if known := system_label(name):
             return _LABEL_IDS.get(known, known)
-        if self.is_stale:
+        if self._is_stale:
             self._fetch()
         spellings: tuple[Callable[[str], str], ...] = (str, str.casefold, label_key)
-        for spelling in spellings:
-            for id, own in self._own.items():
-                if spelling(own) == spelling(name):
-                    return id
-        return None
+        pairs = [(spelling, id) for spelling in spellings for id in self._own]
+        return next((id for like, id in pairs if like(self._own[id]) == like(name)), None)
 
     def find_or_create(self, name: str) -> str:
         """Return the id of a label by its name, created if there is none."""
@@ -127,8 +122,7 @@ class LabelCache:
                 return found
             raise
         id = text_field(made, "id")
-        with self._lock:
-            self._own = {**self._own, id: text_field(made, "name")}
+        self._own = {**self._own, id: text_field(made, "name")}
         return id
 
 
@@ -157,14 +151,12 @@ class GmailMailbox(GmailSender):
         self._own_fetched, self._sign_in_id = -OWN_SECONDS, ""
 
     def close(self) -> None:
-        """Close the connections."""
         self._api.close()
 
     # Reading
 
     def own_addresses(self) -> tuple[Address, ...]:
-        """Return the addresses that the account sends as, the default one first."""
-        id = self._api.sign_in_id  # another person may have signed in meanwhile
+        id = self._api.tokens.sign_in_id  # another person may have signed in meanwhile
         if id != self._sign_in_id or not 0 <= self._now() - self._own_fetched < OWN_SECONDS:
             rows = object_list(self._api.get(f"{USER}/settings/sendAs"), "sendAs")
             rows = [
@@ -172,13 +164,12 @@ class GmailMailbox(GmailSender):
             ]
             rows.sort(key=lambda row: (not row.get("isDefault"), not row.get("isPrimary")))
             self._own = tuple(filter(None, map(_address, rows)))
-            self._own_fetched, self._sign_in_id = self._now(), self._api.sign_in_id
+            self._own_fetched, self._sign_in_id = self._now(), self._api.tokens.sign_in_id
         if not self._own:
             raise Unavailable("Gmail returned no address for this account", remedy="Try again.")
         return self._own
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
-        """Return the newest matching mails, at most `limit`; Gmail itself reads the query."""
         check_page_size(limit)
         if cursor and not _CURSOR.fullmatch(cursor):
             raise invalid_cursor()
@@ -196,9 +187,8 @@ class GmailMailbox(GmailSender):
         ids = [id_field(row) for row in object_list(found, "messages")]
         how = {"fields": payload.SUMMARY, "format": "metadata"}
         paths = [_path(id, **how, metadataHeaders=payload.SUMMARY_HEADERS) for id in ids]
-        items = tuple(
-            payload.summary(item, self._label_names(item)) for item in self._get_all(paths)
-        )
+        mails = self._api.get_many(paths)
+        items = tuple(payload.summary(mail, self._label_names(mail)) for mail in mails)
         if len(self._sizes) > CACHED_SIZES:
             self._sizes.clear()
         self._sizes.update((item.id, item.size) for item in items)
@@ -220,7 +210,8 @@ class GmailMailbox(GmailSender):
                 found = self._api.get(f"{USER}/threads/{id_field(mail, 'threadId')}", **how)
             rows = object_list(found, "messages")
             sizes = {id_field(row): number_field(row, "sizeEstimate") for row in rows}
-            items = self._get_all([_path(mail, **_format(size)) for mail, size in sizes.items()])
+            paths = [_path(mail, **_format(size)) for mail, size in sizes.items()]
+            items = self._api.get_many(paths)
         mails = [payload.message(item, self._label_names(item)) for item in items]
         if not mails:
             raise not_found("Thread", id)
@@ -279,21 +270,6 @@ class GmailMailbox(GmailSender):
             size = self._sizes[id] = number_field(found, "sizeEstimate")
         return size
 
-    def _get_all(self, paths: Sequence[str]) -> list[Json]:
-        """Return the objects at these paths without those that are gone; fetches stale labels on the way."""
-        extra = [LABEL_LIST] if paths and self._labels.is_stale else []
-        found: list[Json] = []
-        for number, answer in enumerate(self._api.get_many([*paths, *extra])):
-            if isinstance(answer, NotFound):
-                continue
-            if isinstance(answer, PostroomError):
-                raise answer
-            if number < len(paths):
-                found.append(answer)
-            else:
-                self._labels.update(answer)
-        return found
-
     # Labels
 
     def labels(self) -> tuple[str, ...]:
@@ -329,8 +305,7 @@ class GmailMailbox(GmailSender):
     # Drafts
 
     def drafts(self) -> dict[str, str]:
-        fields = "drafts(id,message/id),nextPageToken"
-        found = pages(self._api, f"{USER}/drafts", fields=fields)
+        found = pages(self._api, f"{USER}/drafts", fields="drafts(id,message/id),nextPageToken")
         rows = (row for page in found for row in object_list(page, "drafts"))
         return {id_field(row): id_field(object_field(row)) for row in rows}
 
@@ -339,17 +314,16 @@ class GmailMailbox(GmailSender):
         return MailboxDraft(id, version, self.message(version))
 
     def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
-        raw, mail = self.wire(letter, date=date), thread_reference(letter)
-        return self._draft(self._api.act(f"{USER}/drafts", {"message": mail}, mail, raw), raw)
+        raw, body = self.wire(letter, date=date), {"message": thread_reference(letter)}
+        return self._draft(self._api.act(f"{USER}/drafts", body, raw), raw)
 
     def revise_draft(
         self, id: str, letter: Letter, *, version: str, date: datetime
     ) -> MailboxDraft:
         self._check_version(id, version)
-        raw, mail = self.wire(letter, date=date), thread_reference(letter)
+        raw, body = self.wire(letter, date=date), {"id": id, "message": thread_reference(letter)}
         with _naming("Draft", id):
-            body: Json = {"id": id, "message": mail}
-            return self._draft(self._api.change("PUT", f"{USER}/drafts/{id}", body, mail, raw), raw)
+            return self._draft(self._api.change("PUT", f"{USER}/drafts/{id}", body, raw), raw)
 
     def discard_draft(self, id: str, *, version: str) -> None:
         self._check_version(id, version)
@@ -412,8 +386,33 @@ def _notes(query: str) -> tuple[str, ...]:
 @contextmanager
 def _naming(what: str, id: str) -> Iterator[None]:
     """Check an id, and name it in the error if Gmail has no such thing."""
-    payload.check_id(what, id)
+    if not payload.ID.fullmatch(id):  # it becomes part of a path
+        raise not_found(what, id)
     try:
         yield
     except NotFound:
         raise not_found(what, id) from None
+
+
+def open_gmail(
+    endpoint: str,
+    token_uri: str,
+    *,
+    tokens: Sequence[Path],
+    clients: Sequence[Path] = (),
+    account: str = "",
+    by_draft: bool = True,
+    transport: httpx2.BaseTransport | None = None,
+    now: Callable[[], float] = time.time,
+    pause: Callable[[float], None] = time.sleep,
+) -> GmailMailbox:
+    """Return the mailbox of a Gmail account; no request is made yet.
+
+    `tokens` and `clients` are files in the order of search, `account` is the name that remedies mention. `transport`
+    replaces HTTP.
+    """
+    store = TokenStore(
+        tokens=tokens, clients=clients, token_uri=token_uri, now=now, account=account
+    )
+    api = GmailApi(endpoint, store, now=now, pause=pause, chance=random.random, transport=transport)
+    return GmailMailbox(api, now=now, by_draft=by_draft)

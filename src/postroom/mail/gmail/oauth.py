@@ -15,14 +15,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
 from postroom.core.text import one_line
-from postroom.store.files import NotRegularFile, opened, replace
-from postroom.store.locks import locked
+from postroom.store.files import NotRegularFile, locked, opened, replace
 
 EARLY: Final = 60.0  # seconds before its end at which a token counts as spent
 MAX_SECONDS: Final = 10_000_000  # that an access token can last
@@ -69,14 +69,8 @@ class OAuthToken(NamedTuple):
     fields: Fields
 
 
-class TokenResponse(NamedTuple):
-    """The answer of the token endpoint."""
-
-    status: int
-    body: Fields
-
-
-PostForm = Callable[[str, Mapping[str, str]], TokenResponse]
+# Posts a form to the token endpoint, and returns the status and the answer.
+PostForm = Callable[[str, Mapping[str, str]], tuple[int, Fields]]
 
 
 class TokenStore:
@@ -102,15 +96,15 @@ class TokenStore:
     def access_token(self, post: PostForm, *, spent: str = "") -> str:
         """Return an access token, renewed first if it expired or is the one that was `spent`."""
         with self._lock:
-            token = self._token or find_token(self._files, self.remedy)
-            if not self._is_valid(token, spent):
+            token = self._token
+            if token is None or not self._is_valid(token, spent):
                 # Another process, or `postroom auth gmail`, may have renewed it.
                 token = find_token(self._files, self.remedy)
-                if not self._is_valid(token, spent):
-                    with locked(lock_path(token.file)):
-                        token = find_token([token.file], self.remedy)
-                        if not self._is_valid(token, spent):
-                            token = self._renew(token, post)
+            if not self._is_valid(token, spent):
+                with locked(lock_path(token.file)):
+                    token = find_token([token.file], self.remedy)
+                    if not self._is_valid(token, spent):
+                        token = self._renew(token, post)
             self._token = token
             return token.access
 
@@ -131,9 +125,12 @@ class TokenStore:
                 remedy=self.remedy,
                 kind="expired",
             )
-        id, secret = token.fields.get("client_id"), token.fields.get("client_secret")
-        known = isinstance(id, str) and isinstance(secret, str)
-        client = OAuthClient(str(id), str(secret)) if known else find_client(self._clients)
+        id, secret = _text(token.fields, "client_id"), _text(token.fields, "client_secret")
+        client = (
+            OAuthClient(id, secret)
+            if id and "client_secret" in token.fields
+            else find_client(self._clients)
+        )
         form = {
             "grant_type": "refresh_token",
             "refresh_token": token.refresh,
@@ -171,12 +168,10 @@ class TokenStore:
 
 
 def sign_in_remedy(account: str = "") -> str:
-    """Return the sentence that says how to sign in to this account."""
     return SIGN_IN.replace("gmail`", f"gmail --account {account}`") if account else SIGN_IN
 
 
 def lock_path(file: Path) -> Path:
-    """Return the lock of a token's file, beside it."""
     real = Path(os.path.realpath(file))
     return real.with_name(f".{real.name}.lock")
 
@@ -244,10 +239,8 @@ def write_json(file: Path, content: Fields) -> None:
 
 def set_aside(file: Path) -> Path:
     """Rename a token's file so that it is not used again, and return its new name."""
-    number, place = 1, file.with_name(f"{file.name}.revoked")
-    while place.exists():
-        number += 1
-        place = file.with_name(f"{file.name}.revoked-{number}")
+    names = (f"{file.name}.revoked{f'-{number}' if number > 1 else ''}" for number in count(1))
+    place = next(path for path in map(file.with_name, names) if not path.exists())
     with suppress(FileNotFoundError):
         file.rename(place)
     return place

@@ -11,9 +11,8 @@ from typing import Final
 from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import one_line
 from postroom.mail import mime
-from postroom.mail.gmail.encoding import decode_base64
-from postroom.mail.gmail.errors import Json, malformed
-from postroom.mail.mailbox import SNIPPET, not_found
+from postroom.mail.gmail.formats import Json, decode_base64, malformed
+from postroom.mail.mailbox import SNIPPET
 
 SUMMARY_HEADERS: Final = ("From", "To", "Subject", "Message-ID", "Content-Type")
 SUMMARY: Final = "id,threadId,labelIds,snippet,internalDate,sizeEstimate,payload(mimeType,headers)"
@@ -23,15 +22,10 @@ LARGE: Final = 4_000_000  # bytes of a mail from which on its files are fetched 
 MAX_PARTS: Final = 1_000
 MAX_DEPTH: Final = 50  # parts within parts
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+")
+_NO_FILES: Final = ("text/", "multipart/")
 _BREAKS: Final = re.compile(r"[\r\n\0]+")
-
-
-def check_id(what: str, id: str) -> None:
-    """Raise `NotFound` for a text that cannot be an id, since it becomes part of a path."""
-    if not _ID.fullmatch(id):
-        raise not_found(what, id)
 
 
 def text_field(answer: Json, key: str) -> str:
@@ -45,7 +39,7 @@ def text_field(answer: Json, key: str) -> str:
 def id_field(answer: Json, key: str = "id") -> str:
     """Return an id that Gmail must have given and that can be part of a path."""
     value = text_field(answer, key)
-    if not _ID.fullmatch(value):
+    if not ID.fullmatch(value):
         raise malformed(f"has a strange {key}")
     return value
 
@@ -65,7 +59,6 @@ def object_field(answer: Json, key: str = "message") -> Json:
 
 
 def label_ids(answer: Json) -> tuple[str, ...]:
-    """Return the ids of a mail's labels."""
     value = answer.get("labelIds")
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
@@ -79,49 +72,42 @@ def number_field(answer: Json, key: str) -> int:
 
 
 def bytes_field(value: object) -> bytes:
-    """Return the bytes of a text in base64."""
     if not isinstance(value, str):
         raise malformed("lacks the mail itself")
     return decode_base64(value.encode("ascii", "replace"))
 
 
 def summary(answer: Json, labels: frozenset[str]) -> Summary:
-    """Return one line of a list of mails."""
     head = object_field(answer, "payload")
     mail = mime.read(_head(head) + b"\r\n")
-    snippet = answer.get("snippet")
+    snippet, kind = answer.get("snippet"), str(head.get("mimeType") or "").lower()
+    # A list does not fetch the parts of a mail; its own type suggests whether it has files.
+    has_files = kind == "multipart/mixed" or not (kind or "text/").startswith(_NO_FILES)
     return Summary(
-        id=id_field(answer),
-        thread=id_field(answer, "threadId"),
-        date=number_field(answer, "internalDate") // 1000,
+        *_place(answer),
         size=number_field(answer, "sizeEstimate"),
         labels=labels,
         sender=mail.sender or Party("", ""),
         to=mail.to,
         subject=mail.subject,
         snippet=one_line(unescape(snippet))[:SNIPPET] if isinstance(snippet, str) else "",
-        attachments=int(_seems_to_have_files(head)),
+        attachments=int(has_files),
         message_id=mail.message_id,
     )
-
-
-def _seems_to_have_files(head: Json) -> bool:
-    """Whether a mail's own type suggests attachments; a list does not fetch its parts."""
-    kind = str(head.get("mimeType") or "").lower()
-    return kind == "multipart/mixed" or bool(kind and not kind.startswith(("text/", "multipart/")))
 
 
 def message(answer: Json, labels: frozenset[str]) -> Message:
     """Return a mail from its bytes, or from its parts if it was too large to fetch whole."""
     raw = bytes_field(answer["raw"]) if "raw" in answer else b""
-    return Message(
-        id=id_field(answer),
-        thread=id_field(answer, "threadId"),
-        date=number_field(answer, "internalDate") // 1000,
-        size=len(raw) or number_field(answer, "sizeEstimate"),
-        labels=labels,
-        mail=mime.read(raw) if "raw" in answer else _read_parts(answer),
-    )
+    size = len(raw) or number_field(answer, "sizeEstimate")
+    mail = mime.read(raw) if "raw" in answer else _read_parts(answer)
+    return Message(*_place(answer), size, labels, mail)
+
+
+def _place(answer: Json) -> tuple[str, str, int]:
+    """Return the id of a mail, that of its conversation, and its date."""
+    date = number_field(answer, "internalDate") // 1000
+    return id_field(answer), id_field(answer, "threadId"), date
 
 
 # Large mails: headers and texts are fetched, files stay at Gmail until they are wanted
@@ -151,7 +137,7 @@ def _read_parts(answer: Json) -> Mail:
         for file in mail.attachments
     )
     damage = mail.damage
-    if any(_has_separate_text(part) for part in by_path.values()):
+    if any(map(_has_separate_text, by_path.values())):
         damage += ("A text of this mail is too large to be shown here",)
     return replace(mail, attachments=files, damage=damage)
 
@@ -176,7 +162,8 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
     body = object_field(payload, "body")
     data = b"" if "attachmentId" in body else bytes_field(body.get("data", ""))
     # Whatever the header says, Gmail returns many charsets as UTF-8.
-    recoded = kind.startswith("text/") and not data.isascii() and _is_utf8(data)
+    is_utf8 = data.decode("utf-8", "replace").encode() == data
+    recoded = kind.startswith("text/") and not data.isascii() and is_utf8
     head = _head(payload, f"{kind}; charset=utf-8" if recoded else "")
     return head + b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(data)
 
@@ -196,11 +183,3 @@ def _head(payload: Json, content_type: str = "") -> bytes:
             lines.append(f"{key}: {_BREAKS.sub(' ', value)}\r\n")
     lines += [f"Content-Type: {content_type}\r\n"] if content_type else []
     return "".join(lines).encode("utf-8", "replace")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

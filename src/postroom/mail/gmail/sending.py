@@ -21,7 +21,7 @@ from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.errors import Json, malformed
+from postroom.mail.gmail.formats import Json, malformed
 from postroom.mail.gmail.payload import (
     id_field,
     label_ids,
@@ -35,6 +35,12 @@ MARK: Final = "X-Postroom-Letter"
 ID_HEADERS: Final = ("Message-ID", "X-Google-Original-Message-ID")
 MAX_PAGES: Final = 200  # of history, and of drafts
 NEWEST: Final = 50  # sent mails, or drafts, that are searched
+HISTORY_KINDS: Final = {
+    "messagesAdded": "added",
+    "labelsAdded": "relabelled",
+    "labelsRemoved": "relabelled",
+    "messagesDeleted": "removed",
+}
 
 _PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})")
 
@@ -47,11 +53,10 @@ class GmailSender:
         self._by_draft = by_draft
 
     def prepare(self, letter: Letter, wire: bytes) -> str:
-        """Store the letter as a draft and return its id and place in the history; nothing is sent."""
+        """Return the id of a draft that has the letter, and its place in the history."""
         if not self._by_draft:
             return f"message::{current_cursor(self._api)}"
-        mail = thread_reference(letter)
-        made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, wire)
+        made = self._api.act(f"{USER}/drafts", {"message": thread_reference(letter)}, wire)
         history = 0
         with suppress(PostroomError):  # without it, the newest sent mails are searched
             path = f"{USER}/messages/{id_field(object_field(made))}"
@@ -60,13 +65,11 @@ class GmailSender:
         return f"draft:{id_field(made)}:{history or ''}"
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Accepted:
-        """Send by one request, which is never repeated."""
         kind, draft, _ = _parse_proof(proof)
-        mail = thread_reference(letter)
-        path, body = f"{USER}/messages/send", mail
+        path, body = f"{USER}/messages/send", thread_reference(letter)
         if kind == "draft":
-            path, body = f"{USER}/drafts/send", {"id": draft, "message": mail}
-        answer = self._api.act(path, body, mail, wire)
+            path, body = f"{USER}/drafts/send", {"id": draft, "message": body}
+        answer = self._api.act(path, body, wire)
         try:
             return Accepted(id_field(answer), id_field(answer, "threadId"))
         except Unavailable as garbled:
@@ -86,7 +89,6 @@ class GmailSender:
         return Unproven("Gmail shows no sent mail of this letter, which proves nothing")
 
     def release(self, proof: str) -> bool:
-        """Delete the draft of a letter that is not to be sent; return False if it is gone."""
         kind, draft, _ = _parse_proof(proof)
         return kind == "message" or self._delete(draft)
 
@@ -104,64 +106,47 @@ class GmailSender:
         return True
 
     def _exists(self, draft: str) -> bool:
-        try:
+        with suppress(NotFound):
             self._api.get(f"{USER}/drafts/{draft}", format="minimal", fields="id")
-        except NotFound:
-            return False
-        return True
+            return True
+        return False
 
     def _delete(self, draft: str) -> bool:
         """Delete a draft by one request: a repeated one could not tell who deleted it."""
-        try:
+        with suppress(NotFound):
             self._api.act(f"{USER}/drafts/{draft}", method="DELETE")
-        except NotFound:
-            return False
-        return True
+            return True
+        return False
 
     def _find(self, letter: Letter, history: str) -> Accepted | None:
-        """Return the sent mail of this letter: from the history, the newest, or its conversation."""
-        searches = (
-            (self._sent_since, history),
-            (self._newest_with_label, SENT),
-            (self._in_thread, letter.thread),
-        )
-        for search, place in searches:
-            ids: list[str] = []
-            with suppress(NotFound):  # Gmail keeps its history for about a week
-                ids = search(place) if place else []
+        for ids in self._candidates(letter.thread, history):
             for mail in self._with_mark(ids, letter):
                 labels = label_ids(mail)
                 if SENT in labels and DRAFT not in labels:
                     return Accepted(id_field(mail), id_field(mail, "threadId"))
         return None
 
-    def _sent_since(self, history: str) -> list[str]:
-        changes = changes_since(self._api, history, labelId=SENT)
-        return list(dict.fromkeys([*changes.added, *changes.relabelled]))
-
-    def _newest_with_label(self, label: str) -> list[str]:
-        # By label and not by search, which lags.
-        asked = {"labelIds": label, "fields": "messages(id)"}
-        return _ids(self._api.get(f"{USER}/messages", maxResults=NEWEST, **asked))
-
-    def _in_thread(self, thread: str) -> list[str]:
-        path = f"{USER}/threads/{thread}"
-        return _ids(self._api.get(path, format="minimal", fields="messages(id)"))[-NEWEST:]
+    def _candidates(self, thread: str, history: str) -> Iterator[list[str]]:
+        """Yield mails that may be the sent one: from the history, the newest, and its conversation."""
+        if history:
+            with suppress(NotFound):  # Gmail keeps its history for about a week
+                changes = changes_since(self._api, history, labelId=SENT)
+                yield list(dict.fromkeys([*changes.added, *changes.relabelled]))
+        fields = "messages(id)"
+        with suppress(NotFound):  # by label and not by search, which lags
+            path = f"{USER}/messages"
+            yield _ids(self._api.get(path, maxResults=NEWEST, labelIds=SENT, fields=fields))
+        if thread:
+            with suppress(NotFound):
+                path = f"{USER}/threads/{thread}"
+                yield _ids(self._api.get(path, format="minimal", fields=fields))[-NEWEST:]
 
     def _with_mark(self, ids: list[str], letter: Letter) -> list[Json]:
         """Return those of these mails that are this letter."""
         how = {"format": "metadata", "fields": "id,threadId,labelIds,payload(headers)"}
         headers = (MARK, *ID_HEADERS)
         paths = [with_query(f"{USER}/messages/{i}", **how, metadataHeaders=headers) for i in ids]
-        found = []
-        for mail in self._api.get_many(paths):
-            if isinstance(mail, NotFound):
-                continue
-            if isinstance(mail, PostroomError):
-                raise mail
-            if _is_letter(mail, letter):
-                found.append(mail)
-        return found
+        return [mail for mail in self._api.get_many(paths) if _is_letter(mail, letter)]
 
 
 def thread_reference(letter: Letter) -> Json:
@@ -192,7 +177,6 @@ def _ids(answer: Json) -> list[str]:
 
 
 def current_cursor(api: GmailApi) -> str:
-    """Return the history id of now."""
     try:
         return _history_id(api.get(f"{USER}/profile", fields="historyId"))
     except NotFound:  # a service without profile: its newest mail has the id too
@@ -206,21 +190,17 @@ def changes_since(api: GmailApi, cursor: str, **only: str) -> Changes:
     """Return what changed since the cursor, or raise `NotFound` if Gmail does not know it."""
     if not re.fullmatch(r"[1-9][0-9]{0,19}", cursor):
         raise NotFound("This is not a cursor of Gmail's")
-    ids: dict[str, dict[str, None]] = {"added": {}, "relabelled": {}, "removed": {}}
-    kinds = {
-        "messagesAdded": ids["added"],
-        "labelsAdded": ids["relabelled"],
-        "labelsRemoved": ids["relabelled"],
-        "messagesDeleted": ids["removed"],
-    }
     found = list(pages(api, f"{USER}/history", startHistoryId=cursor, **only))
     if len(found) == MAX_PAGES:
         raise NotFound("More happened since than can be followed")
-    for record in (record for page in found for record in object_list(page, "history")):
-        for kind, changed in kinds.items():
-            rows = object_list(record, kind)
-            changed.update(dict.fromkeys(id_field(object_field(row)) for row in rows))
-    return Changes(_history_id(found[-1]), *map(tuple, ids.values()))
+    changes = (
+        (kind, id_field(object_field(row)))
+        for page in found
+        for record in object_list(page, "history")
+        for key, kind in HISTORY_KINDS.items()
+        for row in object_list(record, key)
+    )
+    return Changes.collect(_history_id(found[-1]), changes)
 
 
 def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:

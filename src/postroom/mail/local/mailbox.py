@@ -27,9 +27,16 @@ from postroom.core.message import (
 )
 from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leaves
 from postroom.mail import mime
-from postroom.mail.local import rows
-from postroom.mail.local.index import MIGRATIONS, Tokens, compile_query, row_date
-from postroom.mail.local.rows import ParsedMail, id_of, labels_of, row_of
+from postroom.mail.local import index
+from postroom.mail.local.index import (
+    MIGRATIONS,
+    ParsedMail,
+    Tokens,
+    id_of,
+    labels_of,
+    row_date,
+    row_of,
+)
 from postroom.mail.mailbox import (
     Accepted,
     Arrival,
@@ -48,11 +55,10 @@ from postroom.mail.mailbox import (
 )
 from postroom.store.database import Database
 
-PATIENCE = 5.0  # seconds for one search; the slowest that people write takes milliseconds
-FEW_CHUNKS = 4  # of an import that is over before worker processes would have started
-CHECKPOINT_PAGES = (
-    16_000  # of the write-ahead log; SQLite's 1,000 would copy the same pages again and again
-)
+SEARCH_TIMEOUT = 5.0  # seconds for one search; usual ones take milliseconds
+FEW_CHUNKS = 4  # with fewer, an import ends before worker processes have started
+# Pages in the write-ahead log before a checkpoint; at SQLite's 1,000, an import would copy the same pages repeatedly.
+CHECKPOINT_PAGES = 16_000
 
 _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 
@@ -60,7 +66,7 @@ _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 class LocalMailbox:
     """One account's mail in one SQLite file; `Mailbox` documents the methods.
 
-    `neighbours` are the files of other local accounts by address, to which letters are delivered.
+    `neighbours` are the mailbox files of other local accounts, by address; letters to these are delivered there.
     """
 
     def __init__(
@@ -71,7 +77,7 @@ class LocalMailbox:
         now: Callable[[], float],
         zone: tzinfo,
         neighbours: Mapping[str, Path] | None = None,
-        patience: float = PATIENCE,
+        patience: float = SEARCH_TIMEOUT,
     ) -> None:
         self._addresses = tuple(addresses)
         self._now = now
@@ -81,7 +87,6 @@ class LocalMailbox:
         self._database = Database(path, MIGRATIONS)
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     # Reading
@@ -94,25 +99,25 @@ class LocalMailbox:
         own = tuple(address.spec for address in self._addresses)
         tree = parse(query)
         context = QueryContext(now=int(self._now()), me=own, zone=self._zone)
-        condition, values = compile_query(tree, context)
+        condition, values = index.compile_query(tree, context)
         if cursor:
             condition += " AND word.rowid < ?"
             values.append(_after(cursor))
-        # The limit is inside, where FTS5 can stop; one more row tells whether a page follows.
+        # The limit is in the inner query, so that FTS5 can stop early; one more row shows whether a page follows.
         found = self._database.rows(
-            f"SELECT id, {rows.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
+            f"SELECT id, {index.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
             f" WHERE {condition} ORDER BY word.rowid DESC LIMIT ?) LEFT JOIN message USING (id)"
             " ORDER BY id DESC",
             [*values, limit + 1],
             patience=self._patience,
         )
-        # The index is derived: an entry without its mail is skipped.
-        items = tuple(rows.summary(row) for row in found[:limit] if row[1] is not None)
+        # An entry of the index whose mail is missing is skipped: the index is only derived from the mails.
+        items = tuple(index.summary(row) for row in found[:limit] if row[1] is not None)
         notes = () if found or cursor else self._notes(tree)
         return SearchPage(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
-        """Return why an answer may be empty: a label that does not exist, or which addresses `me` means."""
+        """Return hints for a search without a result: labels that do not exist, and the addresses that `me` means."""
         parts = list(leaves(query))
         keys = sorted({part.key for part in parts if isinstance(part, Labelled)})
         known = "SELECT 1 FROM label WHERE key = ?"
@@ -130,7 +135,7 @@ class LocalMailbox:
 
     def thread(self, id: str) -> Thread:
         row = row_of(id, "Thread")
-        # A thread has the id of its first mail; if it was merged into another, that mail leads there.
+        # A thread has the id of its first mail. After a merge, that mail has the id of the other thread.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
         found = self._messages("thread = ?", known[0] if known else row)
         if not found:
@@ -168,19 +173,19 @@ class LocalMailbox:
         self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
     ) -> RelabelResult:
         with self._database.write() as connection:
-            return rows.relabel(connection, id, add, remove)
+            return index.relabel(connection, id, add, remove)
 
     def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
-        new = self._new_mails(self._database, arrivals)
-        return self._store([rows.parse_mail(mail, self._now()) for mail in new], len(arrivals))
+        new = self._new_mails(arrivals)
+        return self._store([index.parse_mail(mail, self._now()) for mail in new], len(arrivals))
 
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
     ) -> Iterator[ImportCount]:
-        """Store very many mails, parsed by so many worker processes, and yield the count of each transaction.
+        """Store many mails, parsed by worker processes; yield the count of each transaction.
 
-        The default is one worker per core. This process itself parses few mails, or all if `workers` is 0. The mails
-        are stored in the order of the chunks, so that the result does not depend on the workers.
+        By default there is one worker per core. If there are few mails, or `workers` is 0, this process parses them.
+        Mails are stored in the order of the chunks, so that the result does not depend on the workers.
         """
         source = iter(chunks)
         first = list(islice(source, FEW_CHUNKS))
@@ -190,23 +195,23 @@ class LocalMailbox:
             return
         from postroom.mail.local import parallel
 
-        with closing(Database(self._database.path, MIGRATIONS)) as reader:
-            offered = ((len(c), self._new_mails(reader, c)) for c in chain(first, source))
-            yield from parallel.import_chunks(
-                offered, self._store, workers or parallel.worker_count(), self._now()
-            )
+        new = ((len(chunk), self._new_mails(chunk)) for chunk in chain(first, source))
+        # `closing` ends the workers at once if writing fails or the caller stops.
+        with closing(parallel.parse_batches(new, workers, self._now())) as batches:
+            for count, parsed in batches:
+                yield self._store(parsed, count)
 
-    def _new_mails(self, database: Database, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """Return the mails that are not in the mailbox, each once."""
+    def _new_mails(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Return the mails that are not in the mailbox yet, without duplicates."""
         known = "SELECT 1 FROM message WHERE hash = ?"
-        by_hash = {rows.digest(arrival.raw): arrival for arrival in arrivals}
-        return [mail for hash, mail in by_hash.items() if not database.row(known, [hash])]
+        by_hash = {index.digest(arrival.raw): arrival for arrival in arrivals}
+        return [mail for hash, mail in by_hash.items() if not self._database.row(known, [hash])]
 
     def _store(self, parsed: Sequence[ParsedMail], offered: int) -> ImportCount:
-        """Store mails in one transaction; `offered` counts also those that were known before."""
+        """Store mails in one transaction; `offered` is their number with those that were stored before."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            added = len(rows.store(connection, parsed))
+            added = len(index.store(connection, parsed))
         return ImportCount(added, offered - added)
 
     # Drafts
@@ -246,9 +251,9 @@ class LocalMailbox:
     ) -> None:
         raw = mime.build(letter, date=date, bcc=True)
         row, tokens = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
-        # Without those of its labels: the index needs them again when the draft is removed.
-        listed = json.dumps(tokens, ensure_ascii=False)
-        connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, listed])
+        # The index needs the same tokens again when the draft is removed. (Those of its labels may change.)
+        stored_tokens = json.dumps(tokens, ensure_ascii=False)
+        connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, stored_tokens])
 
     def _remove_draft(self, connection: sqlite3.Connection, id: str, version: str) -> None:
         found = connection.execute(
@@ -259,20 +264,20 @@ class LocalMailbox:
         if id_of(found[0]) != version:
             raise draft_changed(id)
         connection.execute("DELETE FROM draft WHERE id = ?", [id])
-        rows.forget(connection, *found)
+        index.forget(connection, *found)
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
     ) -> tuple[int, Tokens]:
-        """Store a mail that was built here, in its thread if that exists; return its row and its tokens."""
+        """Store a mail that Postroom built, in this thread if it exists; return its row and its tokens."""
         known = connection.execute(
             "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
         ).fetchone()
-        parsed = rows.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
+        parsed = index.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:
-            # A draft and the letter it becomes may be the same bytes, and are two mails.
-            parsed = parsed._replace(hash=rows.digest(b"draft\0" + raw))
-        stored = rows.store(connection, [parsed], known[0] if known else None)
+            # A draft and the letter that it becomes may have the same bytes, but both must be stored.
+            parsed = parsed._replace(hash=index.digest(b"draft\0" + raw))
+        stored = index.store(connection, [parsed], known[0] if known else None)
         if not stored:
             raise Conflict("This mail is already in the mailbox", remedy="Change it, or leave it.")
         return stored[0], parsed.tokens
@@ -291,13 +296,11 @@ class LocalMailbox:
             raise NotFound(
                 "This mailbox does not know that cursor", remedy="Start again from a search."
             )
-        seen: dict[str, dict[str, None]] = {"added": {}, "relabelled": {}, "removed": {}}
-        for message, kind in self._database.rows(
-            "SELECT message, kind FROM change WHERE seq > ? AND seq <= ? ORDER BY seq",
+        found = self._database.rows(
+            "SELECT kind, message FROM change WHERE seq > ? AND seq <= ? ORDER BY seq",
             [int(text), head],
-        ):
-            seen[kind][id_of(message)] = None
-        return Changes(cursor, *(tuple(ids) for ids in seen.values()))
+        )
+        return Changes.collect(cursor, ((kind, id_of(message)) for kind, message in found))
 
     # Sending
 
@@ -306,16 +309,19 @@ class LocalMailbox:
         return mime.build(letter, date=date, bcc=True)
 
     def prepare(self, letter: Letter, wire: bytes) -> str:  # noqa: ARG002 - the transaction proves it
-        """Return an empty proof: the mailbox itself shows what was sent."""
+        """Return an empty proof: the table `sent` shows what was sent."""
         return ""
 
     def release(self, proof: str) -> bool:
-        raise _foreign_proof(proof)
+        _refuse_foreign(proof)
+        return False
 
     def send(self, letter: Letter, wire: bytes, proof: str = "") -> Accepted:
-        """Send once: the transaction that stores the mail under Sent is both the act and its proof."""
-        if proof:
-            raise _foreign_proof(proof)
+        """Store the mail under Sent, and in the mailboxes of local recipients; raise `Conflict` if it was sent before.
+
+        The mail counts as sent once the transaction is committed, which also records it in the table `sent`.
+        """
+        _refuse_foreign(proof)
         own = {address.key for address in self._addresses}
         recipients = {address.key for address in letter.envelope}
         labels = frozenset({SENT, *({INBOX, UNREAD} if recipients & own else ())})
@@ -334,8 +340,7 @@ class LocalMailbox:
         return self._accepted(row)
 
     def find_outcome(self, letter: Letter, proof: str = "") -> SendOutcome:
-        if proof:
-            raise _foreign_proof(proof)
+        _refuse_foreign(proof)
         found = self._database.row("SELECT message FROM sent WHERE letter = ?", [letter.id])
         if not found:
             return NotSent("the embedded mailbox holds no sent letter of this id")
@@ -350,7 +355,7 @@ class LocalMailbox:
         return Accepted(id_of(row), id_of(found[0] if found else row))
 
     def _deliver(self) -> None:
-        """Store sent mail in the mailboxes of local neighbours; what fails waits for the next call."""
+        """Store sent mails in the mailboxes of local neighbours; a failed delivery is tried again at the next call."""
         waiting = self._database.rows(
             "SELECT letter, recipient, content FROM outgoing JOIN sent USING (letter)"
             " JOIN raw ON raw.id = sent.message"
@@ -361,7 +366,7 @@ class LocalMailbox:
             arrival = Arrival(_without_bcc(wire), frozenset({INBOX, UNREAD}), int(self._now()))
             place = self._neighbours[recipient]
             with suppress(PostroomError):
-                # Stored under the hash of its bytes: delivered twice, it is there once.
+                # A mailbox stores the same bytes only once, so a second delivery after a crash does no harm.
                 with closing(LocalMailbox(place, (), now=self._now, zone=self._zone)) as neighbour:
                     neighbour.add_mails([arrival])
                 with self._database.write() as connection:
@@ -371,12 +376,12 @@ class LocalMailbox:
                     )
 
 
-def _foreign_proof(proof: str) -> Unavailable:
-    kind = proof.partition(":")[0]
-    return Unavailable(
-        f"Another provider has a {kind} of this letter",
-        remedy="Set the account's provider back until the letter is sent or rejected there.",
-    )
+def _refuse_foreign(proof: str) -> None:
+    if proof:
+        raise Unavailable(
+            f"Another provider has a {proof.partition(':')[0]} of this letter",
+            remedy="Set the account's provider back until the letter is sent or rejected there.",
+        )
 
 
 def _after(cursor: str) -> int:

@@ -1,6 +1,6 @@
-"""Import of many mails: worker processes parse them, one thread writes, the calling thread reads the files.
+"""Import of many mails: worker processes parse them, while the calling process reads files and writes to the mailbox.
 
-A worker has no database and no lock. It exits with the process that started it, also if that is killed.
+A worker has no database and no lock. It exits with the process that started it, even if that is killed.
 """
 
 from __future__ import annotations
@@ -10,75 +10,64 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from postroom.core.errors import Unavailable
-from postroom.mail.local.rows import ParsedMail, parse_mail
-from postroom.mail.mailbox import Arrival, ImportCount
+from postroom.mail.local.index import ParsedMail, parse_mail
+from postroom.mail.mailbox import Arrival
 
-MAX_WORKERS = 4  # one writer keeps up with about as many
-AHEAD = 2  # chunks a worker that are in memory
+MAX_WORKERS = 4  # one process can write as fast as about four can parse
+CHUNKS_PER_WORKER = 4  # in memory; enough work for the workers while a batch is written
 BATCH_MAILS = 4_000  # stored in one transaction
 BATCH_BYTES = 32_000_000
 
 Chunk = Sequence[Arrival]
 
 
-def worker_count() -> int:
-    """Return the number of workers for this machine: one per core, at most `MAX_WORKERS`."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return min(cores, MAX_WORKERS)
+def parse_batches(
+    offered: Iterable[tuple[int, Chunk]], workers: int | None, now: float
+) -> Generator[tuple[int, list[ParsedMail]]]:
+    """Yield batches of parsed mails, each for one transaction, in the order of the chunks.
 
-
-def import_chunks(
-    offered: Iterable[tuple[int, Chunk]],
-    store: Callable[[list[ParsedMail], int], ImportCount],
-    workers: int,
-    now: float,
-) -> Iterator[ImportCount]:
-    """Parse chunks in worker processes, store them in batches, and yield the count of each batch.
-
-    `offered` has each chunk of new mails with the number of mails it was chosen from, whose sum `store` gets.
+    `offered` are pairs: the number of mails that were read, and the chunk of those that are new. Each batch comes with
+    the sum of its numbers.
     """
     batch: list[ParsedMail] = []
     count = size = 0
-    with ThreadPoolExecutor(1) as writer:
-        writing: Future[ImportCount] | None = None
-        for number, parsed in _parse_chunks(offered, workers, now):
-            batch += parsed
-            count += number
-            size += sum(len(mail.raw) for mail in parsed)
-            if len(batch) < BATCH_MAILS and size < BATCH_BYTES:
-                continue
-            if writing:
-                yield writing.result()
-            writing = writer.submit(store, batch, count)
+    for number, parsed in _parse_chunks(offered, workers or _core_count(), now):
+        batch += parsed
+        count += number
+        size += sum(len(mail.raw) for mail in parsed)
+        if len(batch) >= BATCH_MAILS or size >= BATCH_BYTES:
+            yield count, batch
             batch, count, size = [], 0, 0
-        if writing:
-            yield writing.result()
-        yield store(batch, count)
+    yield count, batch
+
+
+def _core_count() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return min(MAX_WORKERS, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
 def _parse_chunks(
     offered: Iterable[tuple[int, Chunk]], workers: int, now: float
 ) -> Iterator[tuple[int, list[ParsedMail]]]:
-    """Yield the parsed mails of each chunk with its number, in the order of the chunks."""
+    # Yield for each chunk its number and its parsed mails, in order, while the workers parse the next chunks.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     waiting: deque[tuple[int, Chunk, Future[list[ParsedMail]]]] = deque()
 
     def next_result() -> tuple[int, list[ParsedMail]]:
         number, chunk, future = waiting.popleft()
-        # The bytes stay in this process; the worker returns what it made of them.
+        # The worker returns mails without their bytes, which this process still has.
         pairs = zip(future.result(), chunk, strict=True)
         return number, [mail._replace(raw=arrival.raw) for mail, arrival in pairs]
 
     try:
         for number, chunk in offered:
             waiting.append((number, chunk, pool.submit(_parse, chunk, now)))
-            if len(waiting) >= AHEAD * workers:
+            if len(waiting) >= CHUNKS_PER_WORKER * workers:
                 yield next_result()
         while waiting:
             yield next_result()
@@ -101,7 +90,7 @@ def _start_worker() -> None:
 
 
 def _exit_with_parent() -> None:
-    """End this worker when its parent dies: the pool's queue alone would wait for ever."""
+    """End this worker when its parent process dies; without this, it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent:
         parent.join()

@@ -1,0 +1,281 @@
+"""The formats of Gmail's interface: bodies of requests, batches, base64 that arrives in pieces, and refusals as errors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import ssl
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple
+
+import httpx2
+
+from postroom.core.errors import (
+    AuthRequired,
+    Conflict,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    PostroomError,
+    Unavailable,
+)
+from postroom.core.text import one_line
+
+INLINE: Final = 1_000_000  # bytes of a mail that travel inside JSON; larger ones are uploaded
+
+_BOUNDARY: Final = "postroom-batch"
+_IN_TYPE: Final = re.compile(r'boundary="?([^";\s]{1,200})"?', re.IGNORECASE)
+_NUMBER: Final = re.compile(rb"(?im)^content-id:\s*<?response-<?(\d{1,4})>?\s*$")
+_STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
+_RETRY_AFTER: Final = re.compile(rb"(?im)^retry-after:\s*(\S.*?)\s*$")
+_NO_BASE64: Final = re.compile(rb"[^A-Za-z0-9_+/-]")
+
+# Refusals
+
+LONGEST: Final = 86_400.0  # seconds: the longest wait that is taken from Gmail's answer
+DAILY: Final = 3_600.0  # seconds to wait if a daily quota is used up
+TIMED_OUT: Final = frozenset({408, 425})  # may have been carried out, unlike other 4xx
+RETRY_LATER: Final = "Try again in a while."
+
+_DAILY_QUOTA: Final = frozenset({"quotaExceeded", "dailyLimitExceeded"})
+_QUOTA: Final = _DAILY_QUOTA | {"rateLimitExceeded", "userRateLimitExceeded"}
+_RETRY_AT: Final = re.compile(r"[Rr]etry after (\d{4}-\d\d-\d\dT[\d:.]+Z)")
+# Raised before a single byte of the request was sent.
+NOTHING_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+)
+
+Json = dict[str, Any]
+
+_ANY: Final[frozenset[str]] = frozenset()
+# Statuses, reasons of which one must be given (`_ANY`: or none), error, message and remedy: the first row that fits counts.
+_REFUSALS: Final[
+    tuple[tuple[Container[int], frozenset[str], type[PostroomError], str, str], ...]
+] = (
+    ({401}, _ANY, AuthRequired, "Gmail does not accept the token", "{sign_in}"),
+    (
+        {403},
+        frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}),
+        AuthRequired,
+        "Your sign-in does not allow this",
+        "{sign_in} `--scopes modify` allows all that Postroom can do.",
+    ),
+    (
+        {403},
+        frozenset({"accessNotConfigured", "SERVICE_DISABLED"}),
+        Denied,
+        "The Gmail API is not enabled for your app",
+        "Enable it in Google's console: docs/gmail.md shows where.",
+    ),
+    (
+        {403},
+        _ANY,
+        Denied,
+        "Gmail forbids this{detail}",
+        "Ask whoever looks after the account's domain.",
+    ),
+    ({404}, _ANY, NotFound, "Gmail has no such thing", "Search for it again."),
+    ({409, 412}, _ANY, Conflict, "Gmail refuses{detail}", "Read it again, then decide."),
+    (TIMED_OUT, _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
+    (range(400, 500), _ANY, Invalid, "Gmail refuses{cause}", "Change the request."),
+    (range(1000), _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
+)
+
+
+def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomError:
+    """Return the error for a response; `sign_in` is the remedy if the account must sign in again."""
+    status = response.status_code
+    reasons, sentence = _reasons(response.content)
+    detail = f": {sentence}" if sentence else ""
+    error: PostroomError
+    if status == 429 or (status == 403 and reasons & _QUOTA):
+        least = DAILY if reasons & _DAILY_QUOTA else 1.0
+        wait = max(_wait_seconds(response.headers.get("retry-after", ""), sentence, now), least)
+        error = Limited(
+            f"Gmail's quota is used up{detail}", seconds=wait, remedy="Wait, then try again."
+        )
+    else:
+        known = 404 if status == 400 and sentence.startswith("Invalid id value") else status
+        kind, message, remedy = next(
+            row[2:] for row in _REFUSALS if known in row[0] and (not row[1] or row[1] & reasons)
+        )
+        message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
+        error = kind(message, remedy=remedy.format(sign_in=sign_in))
+    error.status = status
+    return error
+
+
+def error_object(body: bytes) -> Json:
+    """Return the error that Gmail itself wrote into a response; empty if there is none."""
+    with suppress(Unavailable):
+        error = json_object(body).get("error")
+        return error if isinstance(error, dict) else {}
+    return {}
+
+
+def _reasons(body: bytes) -> tuple[frozenset[str], str]:
+    """Return the reasons that an error names, and its sentence on one line."""
+    error = error_object(body)
+    lists = (error.get("errors"), error.get("details"))
+    entries = [entry for group in lists if isinstance(group, list) for entry in group]
+    found = (entry.get("reason") for entry in entries if isinstance(entry, dict))
+    sentence = one_line(str(error.get("message", "")))[:200].rstrip(".")
+    return frozenset(reason for reason in found if isinstance(reason, str)), sentence
+
+
+def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
+    """Return how long Gmail asks to wait: in a header, as seconds or a date, or in its sentence."""
+    if re.fullmatch(r"[0-9]{1,9}", retry_after):
+        return min(float(retry_after), LONGEST)
+    until = 0.0
+    with suppress(ValueError, OverflowError):
+        until = parsedate_to_datetime(retry_after).timestamp() if retry_after else 0.0
+    if found := _RETRY_AT.search(sentence):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(found[1].removesuffix("Z"))
+            until = moment.replace(tzinfo=UTC).timestamp()
+    return min(max(0.0, until - now), LONGEST)
+
+
+def json_object(body: bytes) -> Json:
+    """Return the JSON object in a body, or raise `Unavailable`."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Unavailable("Gmail did not send a valid answer", remedy=RETRY_LATER)
+    return found
+
+
+def malformed(problem: str) -> Unavailable:
+    """Return the error for an answer of Gmail's that lacks or garbles what it must have."""
+    return Unavailable(f"Gmail's answer {problem}", remedy=RETRY_LATER)
+
+
+def unreachable(error: Exception) -> Unavailable:
+    if is_certificate_error(error):
+        return Unavailable(
+            "Gmail's certificate could not be verified",
+            remedy="Check this machine's clock and certificates, and what stands between it and Google.",
+        )
+    cause = one_line(str(error))[:100].rstrip(".") or type(error).__name__
+    return Unavailable(
+        f"Gmail cannot be reached: {cause}", remedy="Check the network, then try again."
+    )
+
+
+def is_certificate_error(error: BaseException | None) -> bool:
+    """Whether a certificate was rejected, anywhere in the chain of causes."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+# Bodies
+
+
+class RequestBody(NamedTuple):
+    """What a request carries, and the path it goes to."""
+
+    path: str
+    type: str = ""
+    content: bytes = b""
+
+
+def encode_batch(paths: Sequence[str]) -> RequestBody:
+    parts = [
+        f"--{_BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <{number}>\r\n\r\n"
+        f"GET {path} HTTP/1.1\r\n\r\n\r\n"
+        for number, path in enumerate(paths)
+    ]
+    content = "".join(parts) + f"--{_BOUNDARY}--\r\n"
+    kind = f'multipart/mixed; boundary="{_BOUNDARY}"'
+    return RequestBody("/batch/gmail/v1", kind, content.encode("ascii"))
+
+
+def decode_batch(response: httpx2.Response, count: int) -> list[httpx2.Response]:
+    """Return the answers in the order of their requests, in whatever order they arrived."""
+    boundary = _IN_TYPE.search(response.headers.get("content-type", ""))
+    mark = b"--" + boundary[1].encode("utf-8", "replace") if boundary else b""
+    found: dict[int, httpx2.Response] = {}
+    for part in re.split(rb"(?m)^" + re.escape(mark), response.content)[1:-1] if mark else ():
+        head, _, answer = part.partition(b"\r\n\r\n")
+        top, _, content = answer.partition(b"\r\n\r\n")
+        number, status, wait = _NUMBER.search(head), _STATUS.match(top), _RETRY_AFTER.search(top)
+        if number and status:
+            headers = {"retry-after": wait[1].decode("latin-1")} if wait else {}
+            found[int(number[1])] = httpx2.Response(
+                int(status[1]), headers=headers, content=content.strip()
+            )
+    if found.keys() != set(range(count)):
+        raise Unavailable(
+            f"Gmail answered {len(found)} of {count} requests of a batch", remedy="Try again."
+        )
+    return [found[number] for number in range(count)]
+
+
+def encode_body(path: str, body: Json | None, raw: bytes) -> RequestBody:
+    """Return the body of a request, whose message (`message`, or the body itself) has the bytes `raw`.
+
+    Long ones are uploaded: the JSON and the mail as two parts.
+    """
+    if body is None:
+        return RequestBody(path)
+    if len(raw) <= INLINE:
+        if raw:
+            body.get("message", body)["raw"] = base64.urlsafe_b64encode(raw).decode("ascii")
+        return RequestBody(path, "application/json", json.dumps(body).encode())
+    boundary = f"postroom-{binascii.hexlify(raw[-16:]).decode()}-upload"
+    while boundary.encode() in raw:
+        boundary += "x"
+    head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+    between = f"\r\n--{boundary}\r\nContent-Type: message/rfc822\r\n\r\n"
+    start = f"{head}{json.dumps(body)}{between}".encode()
+    content = b"".join([start, raw, f"\r\n--{boundary}--".encode()])
+    kind = f'multipart/related; boundary="{boundary}"'
+    return RequestBody(f"/upload{path}?uploadType=multipart", kind, content)
+
+
+def decode_stream(pieces: Iterator[bytes], key: str) -> Iterator[bytes]:
+    """Yield the decoded bytes of the one base64 text under this key in pieces of JSON."""
+    opening = re.compile(rb'"%s"\s*:\s*"' % key.encode("ascii"))
+    buffer, is_open = b"", False
+    for piece in pieces:
+        buffer += piece
+        if not is_open:
+            start = opening.search(buffer)
+            if not start:
+                continue
+            is_open, buffer = True, buffer[start.end() :]
+        end = _NO_BASE64.search(buffer)  # the closing quote, or padding in whatever spelling
+        if end:
+            yield decode_base64(buffer[: end.start()])
+            for _rest in pieces:  # so that a connection that breaks here is noticed
+                pass
+            return
+        whole = len(buffer) // 4 * 4
+        if whole:
+            yield decode_base64(buffer[:whole])
+            buffer = buffer[whole:]
+    raise malformed("ended too early")
+
+
+def decode_base64(text: bytes) -> bytes:
+    """Decode base64 in either alphabet, with padding or without, or raise `Unavailable`."""
+    plain = text.rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
+    except binascii.Error:
+        raise malformed("is damaged") from None
