@@ -82,20 +82,16 @@ _REMOTE = re.compile(r"[\s<>\ufeff]*+(?:[A-Za-z][A-Za-z0-9+.-]*+:|[/\\]{2})")
 class Active(NamedTuple):
     """One thing that acts, and where it stands."""
 
-    kind: str
-    line: int
-    text: str
-
-
-class _Finding(NamedTuple):
-    at: int  # an index, and then a line
+    line: int  # an index, while they are collected
     kind: str
     source: str  # up to where it ends, so that no part of it is changed unnoticed
 
-    def describe(self) -> Active:
+    @property
+    def text(self) -> str:
+        """The beginning of it, on one line."""
         text, _, target = self.source[:999].partition("\0")
         text = text if target in text else text + target
-        return Active(self.kind, self.at, " ".join(text.split())[:MAX_TEXT])
+        return " ".join(text.split())[:MAX_TEXT]
 
 
 def added(before: str, after: str) -> Active | None:
@@ -104,11 +100,11 @@ def added(before: str, after: str) -> Active | None:
     for finding in _find_all(after):
         had[finding[1:]] -= 1
         if had[finding[1:]] < 0:
-            return finding.describe()
+            return finding
     return None
 
 
-def _find_all(text: str) -> Iterator[_Finding]:
+def _find_all(text: str) -> Iterator[Active]:
     text = _RETURN.sub("\n", text)
     body, sure = 0, not _ODD_BREAK.search(text)
     if opening := _HEAD.match(text):
@@ -120,17 +116,17 @@ def _find_all(text: str) -> Iterator[_Finding]:
             sure = False
     raw = text[body:]
     masked = "\n".join(_mask_code(raw, sure=sure))
-    findings = [_Finding(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, masked))]
+    findings = [Active(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, masked))]
     findings += [
-        _Finding(tag.start() + body, HTML, raw[slice(*tag.span())]) for tag in _TAG.finditer(masked)
+        Active(tag.start() + body, HTML, raw[slice(*tag.span())]) for tag in _TAG.finditer(masked)
     ]
     # Some plugins show a field's text as Markdown.
     findings += _embeds(text[:body], text[:body])
-    findings += [_Finding(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
+    findings += [Active(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
     line, last = 1, 0
     for each in sorted(findings):
-        line, last = line + text.count("\n", last, each.at), each.at
-        yield each._replace(at=line)
+        line, last = line + text.count("\n", last, each.line), each.line
+        yield each._replace(line=line)
 
 
 def _mask_code(raw: str, *, sure: bool) -> Iterator[str]:
@@ -180,13 +176,13 @@ def _dots(found: re.Match[str]) -> str:
     return "." * len(found[0])
 
 
-def _running(raw: str) -> Iterator[_Finding]:
+def _running(raw: str) -> Iterator[Active]:
     """Yield the spans and fences whose code runs, and the drawings that reach out."""
     for span in _INLINE_CODE.finditer(raw):
-        yield _Finding(span.start(), RUNS, span[0])
+        yield Active(span.start(), RUNS, span[0])
     for span in _INLINE_QUERY.finditer(raw):
         if _shows(span[0]):
-            yield _Finding(span.start(), EMBED, span[0])
+            yield Active(span.start(), EMBED, span[0])
     fences = list(_RUN.finditer(raw))
     drawn, run, end = "", "", 0
     for fence, after in zip_longest(fences, fences[1:]):
@@ -201,14 +197,14 @@ def _running(raw: str) -> Iterator[_Finding]:
             drawn = ""
         shows = drawn in ("dataview", "datacore") and _shows(raw[fence.end() : stop])
         if drawn and (shows or _ADDRESS.search(raw, fence.end(), stop)):
-            yield _Finding(start, EMBED, raw[start:stop])
+            yield Active(start, EMBED, raw[start:stop])
         if drawn == "tasks" and _FUNCTION.search(raw, fence.end(), stop):
-            yield _Finding(start, RUNS, raw[start:stop])
+            yield Active(start, RUNS, raw[start:stop])
         if word in RUNNING and start >= end:
             closing = re.compile(rf"^[ \t>]*+{fence[2]}{fence[2][0]}*+[ \t]*+$", re.M)
             close = closing.search(raw, fence.end())
             end = close.end() if close else len(raw)
-            yield _Finding(start, RUNS, raw[start:end])
+            yield Active(start, RUNS, raw[start:end])
 
 
 def _shows(query: str) -> bool:
@@ -225,7 +221,7 @@ def _language(info: str) -> str:
     return word[1].lower() if word else ""
 
 
-def _embeds(raw: str, masked: str) -> Iterator[_Finding]:
+def _embeds(raw: str, masked: str) -> Iterator[Active]:
     """Yield the images that come from elsewhere, and the definitions that send them there."""
     defined = _definitions(raw)
     used: set[str] = set()
@@ -251,18 +247,18 @@ def _embeds(raw: str, masked: str) -> Iterator[_Finding]:
         elif not _remote(target):
             continue
         # An open image may be long, and many may end in one place.
-        yield _Finding(start, EMBED, f"{raw[start : min(end, start + MAX_TEXT)]}\0{target}")
+        yield Active(start, EMBED, f"{raw[start : min(end, start + MAX_TEXT)]}\0{target}")
         if group == "next":
             opened.pop()
     for key in used:
         yield from defined[key]
 
 
-def _definitions(raw: str) -> dict[str, list[_Finding]]:
-    defined: dict[str, list[_Finding]] = {}
+def _definitions(raw: str) -> dict[str, list[Active]]:
+    defined: dict[str, list[Active]] = {}
     for label in _LABEL.finditer(raw):
         if raw.startswith(":", label.end()) and _remote(target := _target(raw, label.end() + 1)):
-            found = _Finding(label.start(), EMBED, f"{label[0]}:{target}")
+            found = Active(label.start(), EMBED, f"{label[0]}:{target}")
             defined.setdefault(_key(label[1]), []).append(found)
     return defined
 

@@ -1,4 +1,4 @@
-"""The index of the vault: which notes there are, what they say, and what they link to.
+"""The index of the vault: which notes there are, what they say and link to; and the language to search it in.
 
 It holds nothing that the files do not say: it may be deleted at any time, and is then rebuilt. Words are
 those of `core.text.words`, so that case, width and diacritics make no difference, and a script
@@ -12,49 +12,36 @@ import json
 import re
 import threading
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.errors import Corrupt, PostroomError
-from postroom.core.text import words
-from postroom.store.database import Database, Row, discard
-from postroom.store.locks import locked
-from postroom.vault.access import NOTE
+from postroom.core.errors import Corrupt, Invalid, PostroomError
+from postroom.core.text import one_line, words
+from postroom.store.database import Database, discard, read_migrations
+from postroom.store.files import locked
+from postroom.store.protocol import Row
+from postroom.vault.folders import NOTE
 from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import outside_code, titles
 from postroom.vault.note import Note, Typed, Value
-from postroom.vault.search import TAGS, nfc
 from postroom.vault.vault import File, Vault
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-MIGRATIONS = (
-    """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE file (
-    id INTEGER PRIMARY KEY, folder TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
-    kind INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL,
-    broken TEXT NOT NULL, UNIQUE (folder, name)
-);
-CREATE INDEX file_key ON file (key);
-CREATE INDEX file_kind ON file (kind, folder, name);
-CREATE INDEX file_broken ON file (folder, name) WHERE broken <> '';
-CREATE TABLE field (
-    key TEXT, value TEXT, folder TEXT, name TEXT, PRIMARY KEY (key, value, folder, name)
-) WITHOUT ROWID;
-CREATE INDEX field_file ON field (folder, name);
-CREATE TABLE link (key TEXT, file INTEGER, PRIMARY KEY (key, file)) WITHOUT ROWID;
-CREATE INDEX link_file ON link (file);
-CREATE VIRTUAL TABLE word USING fts5(
-    title, tags, headings, body, fields, links, tokenize = 'ascii'
-);
-INSERT INTO word (word, rank) VALUES ('hashsize', 8388608)
-""",
-)
+MIGRATIONS: Final = read_migrations(Path(__file__).with_suffix(".sql"))
 COLUMNS: Final = ("title", "tags", "headings", "body", "fields", "links")
+# The words come last and all together: to FTS5, any other statement is a reason to write them out.
+_TABLES: Final = {
+    "file": ("id", "folder", "name", "key", "kind", "size", "mtime", "inode", "broken"),
+    "field": ("key", "value", "folder", "name"),
+    "link": ("key", "file"),
+    "word": ("rowid", *COLUMNS),
+}
 CANVAS: Final = ".canvas"
 OTHER, IS_NOTE, IS_CANVAS = 0, 1, 2
 WEIGHTS: Final = "8.0, 5.0, 4.0, 1.0, 2.0, 1.0"  # of the columns, for the rank
@@ -64,14 +51,24 @@ PATIENCE: Final = 5.0  # seconds for one query
 RACY: Final = 20_000_000  # nanoseconds within which two changes may share one time stamp
 
 _TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
+MAX_TERMS: Final = 32
+SIZE: Final = 160  # characters of a snippet
+LONGEST: Final = 20  # words of a phrase that are looked for
+LOOKED: Final = 200_000  # characters of a note in which the words are looked for
+TAGS: Final = frozenset({"tag", "tags"})
+
+_TERM: Final = re.compile(r'(-?)(?:(title|tag|heading|field|link):)?("[^"]*"?|[^\s"]+)(\*?)', re.I)
+_JOINTS: Final = frozenset({"AND", "OR", "NOT"})
+_COLUMN_OF: Final = {"tag": "tags", "heading": "headings", "field": "fields", "link": "links"}
+_CONDITION: Final = re.compile(r'([^:"]++):(.*)', re.S)
+_AND: Final = re.compile(r"(?<!\S)AND(?!\S)")
+_OTHER: Final = re.compile(r"[*<>=]|.*(?<!\S)(?:OR|NOT)(?!\S)", re.S)  # what a filter is not
 
 
 class IndexEntry(NamedTuple):
-    """A note as the index takes it."""
-
     columns: tuple[str, ...]
-    fields: frozenset[tuple[str, str]]
-    links: frozenset[str]
+    fields: frozenset[tuple[str, str]] = frozenset()
+    links: frozenset[str] = frozenset()
     broken: str = ""
 
 
@@ -95,15 +92,16 @@ def document(path: str, raw: bytes) -> IndexEntry:
         note = Note.parse(raw)
     except Corrupt as why:
         text = raw.decode(errors="replace")[:MAX_TEXT]
-        return IndexEntry(_columns(path, body=text), frozenset(), frozenset(), why.message)
+        return IndexEntry(_columns(path, body=text), broken=why.message)
     body = note.body[:MAX_TEXT]
     linked = mentions(note.source[:MAX_TEXT], frontmatter=note.head)
+    inline = _TAG.findall(outside_code(body)) if _TAG.search(body) else []
     fields = dict(_flat(note.fields))
     columns = _columns(
         path,
         *fields.get("title", ()),
         *fields.get("aliases", ()),
-        tags=" ".join([*fields.get("tags", ()), *fields.get("tag", ()), *_tags(body)]),
+        tags=" ".join([*fields.get("tags", ()), *fields.get("tag", ()), *inline]),
         headings=" \n".join(titles(body)),
         body=body,
         fields=" \n".join(f"{name} {' '.join(texts)}" for name, texts in fields.items()),
@@ -111,8 +109,8 @@ def document(path: str, raw: bytes) -> IndexEntry:
     )
     # As it is written, and as it is shown: 012 is 12.
     pairs = [(name, text) for name, texts in fields.items() for text in texts]
-    meant: Typed = {k: v for k, v in note.values.items() if not isinstance(v, str)}
-    pairs += [(name, text) for name, texts in _flat(_as_texts(meant)) for text in texts]
+    meant = {name: value for name, value in note.values.items() if not isinstance(value, str)}
+    pairs += [(name, text) for name, texts in _flat(meant) for text in texts]
     pairs += [(name, up) for name, text in pairs if name in TAGS for up in _above(text)]
     filters = ((nfc(name), nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
     names = (key(stem(target)) for target in linked)
@@ -120,37 +118,33 @@ def document(path: str, raw: bytes) -> IndexEntry:
 
 
 def _columns(path: str, *titles: str, **texts: str) -> tuple[str, ...]:
-    """Return the words of each column of the index."""
     columns = {"title": " ".join([stem(path), *titles]), **texts}
     return tuple(" ".join(words(columns.get(name, ""))) for name in COLUMNS)
 
 
-def _flat(fields: Mapping[str, Value], before: str = "") -> Iterator[tuple[str, list[str]]]:
+def _flat(
+    fields: Mapping[str, Value] | Mapping[str, Typed], before: str = ""
+) -> Iterator[tuple[str, list[str]]]:
     """Yield each field with its texts, those of a list one by one, with dots before inner names."""
     for name, value in fields.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}.")
         else:
             items = value if isinstance(value, list) else [value]
-            yield f"{before}{name}", [item for item in items if isinstance(item, str)]
+            plain = [item for item in items if not isinstance(item, dict | list)]
+            yield f"{before}{name}", list(map(_as_text, plain))
 
 
-def _as_texts(value: Typed) -> Any:  # noqa: ANN401 - the same in texts
-    if isinstance(value, dict):
-        return {name: _as_texts(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_as_texts(inner) for inner in value]
-    return value if isinstance(value, str) else json.dumps(value) if value is not None else ""
+def _as_text(value: str | float | None) -> str:
+    """Return a value as it is shown: 012 is 12."""
+    text = "" if value is None else value
+    return text if isinstance(text, str) else json.dumps(text)
 
 
 def _above(tag: str) -> list[str]:
     """Return the tags that a nested one belongs to, and itself without its sign."""
     parts = tag.lstrip("#").split("/")
     return ["/".join(parts[:size]) for size in range(1, len(parts) + 1)]
-
-
-def _tags(body: str) -> list[str]:
-    return _TAG.findall(outside_code(body)) if _TAG.search(body) else []
 
 
 class Index:
@@ -197,7 +191,6 @@ class Index:
             self._generation += 1
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
     def meta(self, name: str) -> str:
@@ -218,22 +211,17 @@ class Index:
         return {row[0]: row[1:] for row in self._db.rows(sql, (folder,))}
 
     def folders(self) -> list[str]:
-        """Return the folders that files are known of."""
         return [row[0] for row in self._db.rows("SELECT DISTINCT folder FROM file")]
 
     def refresh(self, vault: Vault, paths: Iterable[str]) -> None:
-        """Take in these files as they are now."""
         # Read under the write lock, so that the process that reads last writes last.
         with self._db.write(synced=False) as db:
             _refresh(db, vault, paths)
 
     def forget(self, folder: str) -> None:
-        """Forget all files below a folder that is no more."""
         where, values = _below(folder)
-        rows = self._db.rows(f"SELECT folder, name FROM file WHERE {where}", values)
         with self._db.write(synced=False) as db:
-            for row in rows:
-                _forget(db, *row)
+            db.execute(f"DELETE FROM file WHERE {where}", values)
 
     # Asking it
 
@@ -280,39 +268,30 @@ class Index:
         sql = "SELECT count(*) FROM field WHERE key = ? AND value = ?"
         return int(self._rows(sql, pair)[0][0])
 
-    def broken(self, folder: str, most: int) -> Sequence[tuple[str, str]]:
-        """Return some notes in a folder and below that do not parse, and why."""
+    def broken(self, folder: str, most: int) -> Sequence[str]:
+        """Return some notes in a folder and below that do not parse."""
         where, values = _below(folder)
-        sql = f"SELECT folder, name, broken FROM file WHERE broken <> '' AND {where} LIMIT ?"
-        return [(_path(*row[:2]), row[2]) for row in self._rows(sql, [*values, most])]
+        return self._paths(f"broken <> '' AND {where} LIMIT ?", *values, most)
 
     def subfolders(self, folder: str, most: int) -> Sequence[str]:
         """Return the names of the folders in this one that hold notes, further down too."""
         start = f"{folder}/" if folder else ""
-        names: list[str] = []
-        after = start
-        while len(names) < most:
-            sql = "SELECT min(folder) FROM file WHERE kind = 1 AND folder > ? AND folder < ?"
-            row = self._db.row(sql, (after, f"{start}\U0010ffff"))
-            if row is None or row[0] is None:
-                break
-            name = row[0][len(start) :].partition("/")[0]
-            names.append(name)
-            after = f"{start}{name}/\U0010ffff"
-        return names
+        sql = f"SELECT DISTINCT folder FROM file WHERE kind = {IS_NOTE} AND folder > ? AND folder < ? ORDER BY 1"
+        rows = self._db.rows(sql, (start, f"{start}\U0010ffff"))
+        names = dict.fromkeys(row[0][len(start) :].partition("/")[0] for row in rows)
+        return list(names)[:most]
 
     def named(self, name: str) -> Sequence[str]:
         """Return the files whose stem has this key."""
-        rows = self._db.rows("SELECT folder, name FROM file WHERE key = ?", (name,))
-        return [_path(*row) for row in rows]
+        return self._paths("key = ?", name)
 
     def linking(self, name: str) -> Sequence[str]:
         """Return the notes with a link to this key, and every canvas: those are few."""
-        rows = self._db.rows(
-            "SELECT folder, name FROM file WHERE id IN (SELECT file FROM link WHERE key = ?)"
-            f" OR kind = {IS_CANVAS} ORDER BY folder, name",
-            (name,),
-        )
+        linked = "id IN (SELECT file FROM link WHERE key = ?)"
+        return self._paths(f"{linked} OR kind = {IS_CANVAS} ORDER BY folder, name", name)
+
+    def _paths(self, where: str, *values: object) -> Sequence[str]:
+        rows = self._rows(f"SELECT folder, name FROM file WHERE {where}", values)
         return [_path(*row) for row in rows]
 
     def _rows(self, sql: str, values: Sequence[object]) -> Sequence[Row]:
@@ -320,14 +299,17 @@ class Index:
 
 
 def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
-    # The words last and all together: to FTS5, any other statement is a reason to write them out.
-    fields: list[Row] = []
-    linked: list[Row] = []
-    columns: list[Row] = []
-    for path in dict.fromkeys(paths):
-        folder, _, name = path.rpartition("/")
+    places = {path: path.rpartition("/")[::2] for path in paths}
+    ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM file").fetchall()
+    numbers, known = count(last + 1), dict[str, int]()
+    for path, place in places.items():
+        sql = "DELETE FROM file WHERE folder = ? AND name = ? RETURNING id"
+        for (id,) in db.execute(sql, place).fetchall():
+            known[path] = id  # kept: hits of equal rank are listed by it
+    rows: dict[str, list[Row]] = {table: [] for table in _TABLES}
+    for path, (folder, name) in places.items():
         kind, file = _kind(name), None
-        entry = IndexEntry(_columns(path), frozenset(), frozenset())
+        entry = IndexEntry(_columns(path))
         if kind == IS_NOTE:
             try:
                 raw, file = vault.read(path)
@@ -335,41 +317,24 @@ def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
             except PostroomError as why:  # gone, too large, or not readable: found by its name
                 entry = entry._replace(broken=why.message)
         file = file or next(vault.stats([path]))
-        old = _forget(db, folder, name)
         if file is None:
             continue
+        number = known.get(path) or next(numbers)
         is_racy = time.time_ns() - file.mtime_ns < RACY
         stamp = (file.size, 0 if is_racy else file.mtime_ns, file.inode)
-        id = db.execute(
-            "INSERT INTO file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (old, folder, name, key(stem(path)), kind, *stamp, entry.broken),
-        ).lastrowid
+        rows["file"].append((number, folder, name, key(stem(path)), kind, *stamp, entry.broken))
         if kind == IS_NOTE:
-            fields += [(*pair, folder, name) for pair in entry.fields]
-            linked += [(one, id) for one in entry.links]
-            columns.append((id, *entry.columns))
-    db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", sorted(fields))
-    db.executemany("INSERT INTO link VALUES (?, ?)", sorted(linked))
-    names = ", ".join(["rowid", *COLUMNS])
-    db.executemany(f"INSERT INTO word ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
-
-
-def _forget(db: Connection, folder: str, name: str) -> int | None:
-    """Forget a file, and return the number that it had."""
-    where = "folder = ? AND name = ?"
-    row = db.execute(f"SELECT id FROM file WHERE {where}", (folder, name)).fetchone()
-    if row is None:
-        return None
-    db.execute("DELETE FROM file WHERE id = ?", row)
-    db.execute("DELETE FROM word WHERE rowid = ?", row)
-    db.execute("DELETE FROM link WHERE file = ?", row)
-    db.execute(f"DELETE FROM field WHERE {where}", (folder, name))
-    return int(row[0])
+            rows["field"] += [(*pair, folder, name) for pair in entry.fields]
+            rows["link"] += [(one, number) for one in entry.links]
+            rows["word"].append((number, *entry.columns))
+    for table, columns in _TABLES.items():
+        values = ", ".join("?" for _ in columns)
+        sql = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({values})"
+        db.executemany(sql, sorted(rows[table]))
 
 
 def _kind(name: str) -> int:
-    end = name[name.rfind(".") :].lower()
-    return {NOTE: IS_NOTE, CANVAS: IS_CANVAS}.get(end, OTHER)
+    return {NOTE: IS_NOTE, CANVAS: IS_CANVAS}.get(name[name.rfind(".") :].lower(), OTHER)
 
 
 def _below(folder: str) -> tuple[str, list[object]]:
@@ -385,5 +350,115 @@ def _path(folder: str, name: str) -> str:
 
 
 def _hit(row: Row) -> Hit:
-    folder, name, *stamp = row
-    return Hit(_path(folder, name), File(name, *stamp))
+    return Hit(_path(*row[:2]), File(*row[1:]))
+
+
+def nfc(text: str) -> str:
+    """Return a text in Unicode's composed form."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def expression(query: str, *, prefixes: bool = False) -> str:
+    """Return the FTS5 expression of what people write: words, "phrases", begin*, -without, a OR b.
+
+    `title:`, `tag:`, `heading:`, `field:` and `link:` look there alone. With `prefixes` each word
+    may be the beginning of one.
+    """
+    required: list[list[str]] = []  # each a list of alternatives
+    excluded: list[str] = []
+    operator = ""
+    for match in list(_TERM.finditer(query))[:MAX_TERMS]:
+        minus, field, text, star = match.groups()
+        if match[0] in _JOINTS and required:
+            operator = match[0]
+            continue
+        tokens = words(text.rstrip("*"))
+        if not tokens:
+            continue
+        begins = "*" if prefixes or star or text.endswith("*") else ""
+        column = f"{_COLUMN_OF.get(field.lower(), field.lower())} : " if field else ""
+        term = f'{column}"{" ".join(tokens)}"{begins}'
+        if minus or operator == "NOT":
+            excluded.append(term)
+        elif operator == "OR":
+            required[-1].append(term)
+        else:
+            required.append([term])
+        operator = ""
+    if not required:
+        raise Invalid(
+            "There is nothing to search for in this query",
+            remedy='Give words, a "phrase", or the beginning of a word with * after it.',
+        )
+    joined = " AND ".join(f"({' OR '.join(terms)})" for terms in required)
+    return f"({joined}) NOT ({' OR '.join(excluded)})" if excluded else joined
+
+
+def terms(query: str) -> Sequence[Sequence[str]]:
+    """Return the words of each thing that a query asks for."""
+    terms = (match for match in _TERM.finditer(query) if not match[1] and match[0] not in _JOINTS)
+    return [tokens for term in terms if (tokens := words(term[3]))]
+
+
+def conditions(text: str) -> list[tuple[str, str]]:
+    """Return the fields and values of a filter, `field:value AND field:value`."""
+    pairs: list[tuple[str, str]] = []
+    parts: list[str] = []
+    for piece in _AND.split(text):
+        # An AND inside of quotes is a word of the value.
+        if parts and parts[-1].count('"') % 2:
+            parts[-1] += f"AND{piece}"
+        else:
+            parts.append(piece)
+    for part in parts:
+        match = _CONDITION.fullmatch(part)
+        name, value = (match[1].strip(), match[2].strip()) if match else ("", "")
+        if not name or name[0] == "-" or " " in name or _OTHER.match(value):
+            raise Invalid(
+                f"{part.strip()!r} is no condition of a filter",
+                remedy="Write field:value, several with AND between, a value in quotes where need be:"
+                ' status:pending AND tags:work AND title:"A, not B".',
+            )
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        plain = value[1:-1] if quoted else value
+        pairs.append((nfc(name), nfc(plain.lstrip("#") if name in TAGS else plain)))
+    return pairs
+
+
+def snippet(note: Note, terms: Sequence[Sequence[str]]) -> str:
+    """Return the first place of the note that has one of these, the body's before a field's."""
+    for text in (note.body[:LOOKED], note.source[: note.head]):
+        for term in terms:
+            if line := _around(text, term[:LONGEST]):
+                return line
+    return _cut(one_line(note.body[: SIZE * 2].strip()), 0)
+
+
+def _around(text: str, term: Sequence[str]) -> str:
+    if text.isascii():
+        # Folding changes no length here, so that the place itself is known.
+        pattern = "[^0-9a-z]+".join(map(re.escape, term))
+        match = re.search(rf"(?<![0-9a-z]){pattern}", text, re.IGNORECASE)
+        if not match:
+            return ""
+        start = text.rfind("\n", 0, match.start()) + 1
+        row = text[start:].partition("\n")[0]
+        return _cut(one_line(row), len(one_line(row[: match.start() - start])))
+    *first, last = term
+    for row in text.splitlines():
+        tokens = words(row)
+        for at in range(len(tokens) - len(first)):
+            if tokens[at : at + len(first)] == first and tokens[at + len(first)].startswith(last):
+                plain = one_line(row)
+                return _cut(plain, len(plain) * at // len(tokens))
+    return ""
+
+
+def _cut(text: str, at: int) -> str:
+    """Return so much of a line as there is room for, with this place in it."""
+    if len(text) <= SIZE:
+        return text
+    start = max(0, min(at - SIZE // 3, len(text) - SIZE + 1))
+    before = "…" if start else ""
+    piece = text[start : start + SIZE - len(before) - 1]
+    return f"{before}{piece}{'…' if start + len(piece) < len(text) else ''}"

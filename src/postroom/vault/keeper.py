@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Corrupt, PostroomError, Unavailable
-from postroom.store.locks import try_lock
+from postroom.store.files import try_lock
 from postroom.vault.index import Index
 from postroom.vault.vault import Vault
 
@@ -31,8 +31,6 @@ Watch = Callable[[Sequence[Path], threading.Event], AbstractContextManager[Calla
 
 
 class Progress(NamedTuple):
-    """How far the index is."""
-
     done: int
     total: int
 
@@ -82,7 +80,6 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="vault index", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that keeps the index."""
         self._thread.start()
         self._decided.wait(5.0)
 

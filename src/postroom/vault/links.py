@@ -38,7 +38,8 @@ _UNFIT = re.compile(r"[\[\]|#^\\\x00-\x1f\x7f]|^\s|\s$")
 _UNFIT_YAML = re.compile(r"""["']|:(?:\s|$)""")
 _ENCODED = r"[%#<>\[\]\\|`:?\x00-\x1f\x7f]|&(?=#?\w+;)"
 _ENCODED_WIDE = re.compile("%[89A-Fa-f]")
-_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+')
+# What a card of a canvas shows: in JSON, a quote without a backslash begins or ends a string.
+_CARD = re.compile(r'(?<!\\)"(file|text)"\s*+:\s*+"((?:[^"\\]++|\\.)*+)"')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 
 _Edit: TypeAlias = tuple[int, int, str]
@@ -167,27 +168,18 @@ def rewrite_canvas(text: str, moved: Moved, files: Files, *, at: str) -> Rewritt
         json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return Rewritten(text, 0, ())
-    name, end = "", 0
-    for token in _STRING.finditer(text):
-        value = json.loads(f'"{token[1]}"')
-        if token[2]:
-            name, end = value, token.end()
-            continue
+    for card in _CARD.finditer(text):
+        value = json.loads(f'"{card[2]}"')
         inner: list[_Edit] = []
-        if name and text[end : token.start()].strip():
-            pass  # the key's value was no string: this one stands in it
-        elif name == "file" and _names(value, moved.source, files):
-            inner = [(0, len(value), moved.target)]
-        elif name == "text":
+        if card[1] == "text":
             inner, doubts = _edits(value, moved, files, at, 0)
             ambiguous += doubts
-        if inner:
-            characters = _CHARACTER.finditer(text, *token.span(1))
-            places = [*(match.start() for match in characters), token.end(1)]
-            for first, last, new in inner:
-                escaped = json.dumps(new, ensure_ascii=False)[1:-1]
-                edits.append((places[first], places[last], escaped))
-        name = ""
+        elif _names(value, moved.source, files):
+            inner = [(0, len(value), moved.target)]
+        characters = _CHARACTER.finditer(text, *card.span(2)) if inner else ()
+        places = [*(match.start() for match in characters), card.end(2)]
+        for first, last, new in inner:
+            edits.append((places[first], places[last], json.dumps(new, ensure_ascii=False)[1:-1]))
     return Rewritten(_spliced(text, edits), len(edits), tuple(dict.fromkeys(ambiguous)))
 
 

@@ -88,14 +88,16 @@ def parse(text: str) -> Structure:
         kind: str
         value: Any
         ((kind, value),) = event.items()
-        name = value if isinstance(value, str) else next(iter(value))
-        if name in _TAGS if kind in ("Start", "End") else kind == "Code" or parts.wants_text():
-            parts.add(kind, value, offset(span["start"]), offset(span["end"]))
+        tag, details = (value, None) if isinstance(value, str) else next(iter(value.items()))
+        # The place of a text matters in a fence, and in the label of a link.
+        wants_text = parts.fence_text is not None or parts.open_links
+        if tag in _TAGS if kind in ("Start", "End") else kind == "Code" or wants_text:
+            parts.add(kind, tag, details, offset(span["start"]), offset(span["end"]))
     found = pyromark.reference_definitions(readable, options=options) if "]:" in text else {}
     spans = [one["span"] for one in found.values()]
     definitions = sorted((offset(span["start"]), offset(span["end"])) for span in spans)
     return Structure(
-        tuple(_with_ends(parts.headings, len(text))),
+        _with_ends(parts.headings, len(text)),
         tuple(parts.fences),
         tuple(parts.code),
         tuple(parts.links),
@@ -130,10 +132,8 @@ def _char_offsets(text: str) -> Callable[[int], int]:
     """Return what turns an offset in the text's UTF-8 bytes into one in its characters."""
     if text.isascii():
         return int
-    ends, extra = (
-        [],
-        [0],
-    )  # after each character of several bytes, and how many more than characters
+    # The end of each character of several bytes, and how many more bytes than characters there are then.
+    ends, extra = [], [0]
     for wide in _WIDE.finditer(text):
         extra.append(extra[-1] + len(wide[0].encode()) - 1)
         ends.append(wide.end() + extra[-1])
@@ -150,35 +150,28 @@ class _Parts:
         self.links: list[LinkSpan] = []
         self._text = text
         self._depth = 0  # of quotes, lists and footnotes
-        self._fence: list[str] | None = None  # the text of the open one
-        self._open: list[
-            tuple[str, int]
-        ] = []  # links: their type, and the end of their label so far
+        self.fence_text: list[str] | None = None  # the text of the open one
+        self.open_links: list[tuple[str, int]] = []  # links: type, and the end of the label so far
 
-    def wants_text(self) -> bool:
-        """Whether the place of a text matters: in a fence, and in the label of a link."""
-        return self._fence is not None or bool(self._open)
-
-    def add(self, kind: str, value: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
+    def add(self, kind: str, tag: str, details: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
         """Take the next event, and the part of the text that it spans."""
         if kind == "Start":
-            tag, details = (value, None) if isinstance(value, str) else next(iter(value.items()))
             self._start(tag, details, start, end)
         elif kind == "End":
-            self._end(value if isinstance(value, str) else next(iter(value)), start, end)
-        elif kind == "Text" and self._fence is not None:
-            self._fence.append(self._text[start:end])
+            self._end(tag, start, end)
+        elif kind == "Text" and self.fence_text is not None:
+            self.fence_text.append(self._text[start:end])
         elif kind == "Code":
             self.code.append((start, end))
-        if self._open and kind != "Start":
-            self._open[-1] = (self._open[-1][0], max(self._open[-1][1], end))
+        if self.open_links and kind != "Start":
+            self.open_links[-1] = (self.open_links[-1][0], max(self.open_links[-1][1], end))
 
     def _start(self, tag: str, details: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
         if tag in _LINKS:
             kind = details["link_type"]
-            self._open.append((kind if isinstance(kind, str) else _WIKI, start + 1))
+            self.open_links.append((kind if isinstance(kind, str) else _WIKI, start + 1))
         elif tag == "CodeBlock" and isinstance(details, dict):
-            self._fence = []
+            self.fence_text = []
         elif tag == "Heading" and not self._depth:
             self._add_heading(int(details["level"][1]), start, end)
         self._depth += tag in _CONTAINERS
@@ -186,13 +179,13 @@ class _Parts:
     def _end(self, tag: str, start: int, end: int) -> None:
         self._depth -= tag in _CONTAINERS
         if tag in _LINKS:
-            kind, label_end = self._open.pop()
+            kind, label_end = self.open_links.pop()
             if kind in ("Inline", _WIKI):
                 close = self._text.find("]", label_end)
                 self.links.append(LinkSpan(start, end, close, kind == _WIKI))
-        elif tag == "CodeBlock" and self._fence is not None:
-            self._add_fence("".join(self._fence), start, end)
-            self._fence = None
+        elif tag == "CodeBlock" and self.fence_text is not None:
+            self._add_fence("".join(self.fence_text), start, end)
+            self.fence_text = None
 
     def _add_heading(self, level: int, start: int, end: int) -> None:
         start = self._text.rfind("\n", 0, start) + 1
@@ -221,25 +214,20 @@ def _without_closing(title: str) -> str:
     return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else title
 
 
-def _with_ends(headings: list[Heading], size: int) -> Iterator[Heading]:
-    """Yield the headings with the ends of their parts: where the next of their rank or a higher begins."""
+def _with_ends(headings: list[Heading], size: int) -> tuple[Heading, ...]:
+    """Return the headings with the ends of their parts: where the next of their rank or a higher begins."""
     ends = [size] * 7  # of a part of each rank, as seen from below
     for index in range(len(headings) - 1, -1, -1):
         one = headings[index]
         headings[index] = one._replace(end=min(ends[1 : one.level + 1]))
         ends[one.level] = one.start
-    return iter(headings)
+    return tuple(headings)
 
 
 def fence(text: str) -> str:
     """Return the text in a code fence that nothing in it can close."""
     ticks = _ticks(text, 3)
     return f"{ticks}text\n{text}\n{ticks}"
-
-
-def fenced(section: str) -> str | None:
-    """Return what the one fence holds; None where there is none, a second, or one left open."""
-    return _only_text(parse(section).fences)
 
 
 def _only_text(fences: Sequence[Fence]) -> str | None:
@@ -253,7 +241,7 @@ def sections(body: str) -> list[tuple[str, str]]:
 
 
 def fenced_sections(body: str) -> list[tuple[str, str | None]]:
-    """Return (title, what its one fence holds) of each part, as `fenced` of each of `sections`."""
+    """Return (title, what its one fence holds) of each part, or None where it has none, a second, or one left open."""
     fences = parse(body).fences
     starts = [one.start for one in fences]
     return [

@@ -33,9 +33,13 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\uf
 # JSON leaves these as they are, but YAML refuses them, ends a line there, or shows another order.
 _ESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_NULLS = {"", "~", "null", "Null", "NULL"}
+_NULLS: dict[str, None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 # YAML 1.2.2, section 10.3.2: the core schema.
-_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}  # fmt: skip
+_CONSTANTS = (
+    _NULLS
+    | dict.fromkeys(("true", "True", "TRUE"), True)
+    | dict.fromkeys(("false", "False", "FALSE"), False)
+)
 _WHOLE = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
 _REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _LARGEST = 2**53  # the readers of JSON keep whole numbers up to here
@@ -82,25 +86,7 @@ class Note:
     @classmethod
     def parse(cls, raw: bytes) -> Note:
         """Return the note; what cannot be read is `Corrupt`, with its line and column."""
-        return _parse_cached(raw) if len(raw) <= REMEMBERED else cls._parse(raw)
-
-    @classmethod
-    def _parse(cls, raw: bytes) -> Note:
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError as why:
-            before = raw[: why.start].decode()
-            raise _corrupt(before, len(before), "this is no UTF-8") from why
-        start = body = int(text.startswith("\ufeff"))
-        top = _Node({}, start, start)
-        if opening := _OPENING.match(text):
-            closing = _CLOSING.search(text, opening.end())
-            if closing is None:
-                raise _corrupt(text, 0, "the frontmatter has no end, a line `---`")
-            body = closing.end()
-            top = _read(text, opening.end(), closing.start())
-        assert isinstance(top.value, dict)
-        return cls(raw, top.value, _RETURN.sub("\n", text[body:]), text, body, top)
+        return _parse_cached(raw) if len(raw) <= REMEMBERED else _parse(raw)
 
     def text(self, key: str) -> str:
         """Return a field's text: "" where it is missing or has keys of its own, a list with commas."""
@@ -177,8 +163,7 @@ class Note:
                 added += f"{indent}{_key(name)}: {write(value, None)}{newline}"
                 continue
             key, old = pairs[name]
-            cut = self._cut_list(old, value) if write == self._write_like else None
-            cuts.append(cut or self._cut(key, old, write(value, old)))
+            cuts.append(self._cut_list(old, value) or self._cut(key, old, write(value, old)))
         if added and top.start == self.head:
             added = f"---{newline}{added}---{newline}"
         cuts.append((top.end, top.end, added))
@@ -209,9 +194,8 @@ class Note:
         """
         if not (isinstance(old.value, list) and isinstance(new, list) and old.inner and new):
             return None
-        if old.flow or any(isinstance(node.value, list | dict) for node in old.inner):
-            return None
-        if len(old.inner) * len(new) > MAX_COMPARED:
+        has_inner = any(isinstance(node.value, list | dict) for node in old.inner)
+        if old.flow or has_inner or len(old.inner) * len(new) > MAX_COMPARED:
             return None
         from difflib import SequenceMatcher
 
@@ -274,9 +258,25 @@ def etag(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-@lru_cache(maxsize=8)  # what was just written is mostly the next that is read
-def _parse_cached(raw: bytes) -> Note:
-    return Note._parse(raw)  # noqa: SLF001
+def _parse(raw: bytes) -> Note:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as why:
+        before = raw[: why.start].decode()
+        raise _corrupt(before, len(before), "this is no UTF-8") from why
+    start = body = int(text.startswith("\ufeff"))
+    top = _Node({}, start, start)
+    if opening := _OPENING.match(text):
+        closing = _CLOSING.search(text, opening.end())
+        if closing is None:
+            raise _corrupt(text, 0, "the frontmatter has no end, a line `---`")
+        body = closing.end()
+        top = _read(text, opening.end(), closing.start())
+    assert isinstance(top.value, dict)
+    return Note(raw, top.value, _RETURN.sub("\n", text[body:]), text, body, top)
+
+
+_parse_cached = lru_cache(maxsize=8)(_parse)  # what was just written is mostly read next
 
 
 class _YamlReader:
@@ -372,11 +372,8 @@ def _quoted(text: str) -> str:
 
 
 def _resolve(text: str) -> Typed:
-    """Return what a text without quotes means."""
-    if text in _NULLS:
-        return None
-    if text in _BOOLEANS:
-        return _BOOLEANS[text]
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if _WHOLE.fullmatch(text):
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         number = int(text, base) if len(text) < 40 else _LARGEST + 1
@@ -397,7 +394,6 @@ def _same(one: Typed, other: Typed) -> bool:
 
 
 def _clean(value: Typed) -> Typed:
-    """Return a value whose texts can be written."""
     if isinstance(value, dict):
         return {_encodable(key): _clean(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -411,7 +407,6 @@ def _clean(value: Typed) -> Typed:
 
 
 def _flow(value: Typed) -> str:
-    """Return a value on one line."""
     if isinstance(value, str):
         bare = _BARE.fullmatch(value) and value.casefold() not in _NOT_BARE
         return value if bare else _quoted(value)

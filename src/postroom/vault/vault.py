@@ -24,8 +24,7 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.store.files import opened, publish, sync_folder, temporary, write_all
-from postroom.store.locks import acquire
+from postroom.store.files import acquire, opened, publish, sync_folder, temporary, write_all
 
 MAX_SIZE = 30_000_000
 MAX_NAME = 255  # bytes, as in most file systems
@@ -51,10 +50,6 @@ Names: TypeAlias = list[str]
 # Called with the inode of a new file before the file gets its name, so that what must be recorded of it
 # is recorded before anybody can see it.
 Ready: TypeAlias = Callable[[int], None]
-
-
-def _nothing(_inode: int) -> None:
-    pass
 
 
 _LINK = (
@@ -109,7 +104,6 @@ class Vault:
             os.close(top)
 
     def close(self) -> None:
-        """Close the folder."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -129,8 +123,8 @@ class Vault:
                     with suppress(FileNotFoundError):  # it may be gone since
                         yield _file(entry.name, entry.stat(follow_symlinks=False))
 
-    def changed(self, folder: str) -> int:
-        """Return when a name in the folder was last added or removed, 0 where there is no folder."""
+    def folder_mtime(self, folder: str) -> int:
+        """Return when an entry of the folder was last added or removed, in nanoseconds; 0 if there is no folder."""
         with suppress(NotFound), self._open_folder(folder) as fd:
             return os.fstat(fd).st_mtime_ns
         return 0
@@ -226,7 +220,9 @@ class Vault:
                     return data, before
         raise Conflict(f"{path!r} is being written", remedy="Wait a moment, then try again.")
 
-    def create(self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = _nothing) -> File:
+    def create(
+        self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = lambda _inode: None
+    ) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
         with self._open_parent(path, make=True) as (folder, name):
             with temporary(folder, [data], mode) as (temp, made):
@@ -265,14 +261,15 @@ class Vault:
                     return name, _file(name, made)
         raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
 
-    def replace(self, path: str, data: bytes, was: File, ready: Ready = _nothing) -> File:
+    def replace(
+        self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
+    ) -> File:
         """Give a file that is still as it was another content; its permissions stay."""
         with self._open_parent(path) as (folder, name):
             mode = _check(folder, name, was, path)
             with temporary(folder, [data], mode, exact=True) as (temp, made):
                 ready(made.st_ino)
-                _lock(folder)
-                _check(folder, name, was, path)
+                _check(folder, name, was, path, lock=True)
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             _sync(folder, path)
         return _file(name, made)
@@ -283,7 +280,7 @@ class Vault:
         target: str,
         was: File,
         data: bytes | None = None,
-        ready: Ready = _nothing,
+        ready: Ready = lambda _inode: None,
     ) -> File:
         """Give a file that is still as it was another path, and content if given; never over another."""
         with (
@@ -293,15 +290,13 @@ class Vault:
             mode, stands = _check(here, old, was, source), True
             if data is None:
                 ready(was.inode)
-                _lock(here)
-                _check(here, old, was, source)
+                _check(here, old, was, source, lock=True)
                 stands = publish(here, old, there, new, self._link)
                 made = os.stat(new, dir_fd=there, follow_symlinks=False)
             else:
                 with temporary(there, [data], mode, exact=True) as (temp, made):
                     ready(made.st_ino)
-                    _lock(here)
-                    _check(here, old, was, source)
+                    _check(here, old, was, source, lock=True)
                     publish(there, temp, there, new, self._link)
             _sync(there, target)  # on the disk before the old one goes
             if stands:
@@ -317,8 +312,7 @@ class Vault:
     def remove(self, path: str, was: File) -> None:
         """Remove a file that is still as it was."""
         with self._open_parent(path) as (folder, name):
-            _lock(folder)
-            _check(folder, name, was, path)
+            _check(folder, name, was, path, lock=True)
             os.unlink(name, dir_fd=folder)
             _sync(folder, path)
 
@@ -386,7 +380,7 @@ def _parts(path: str) -> Names:
             f"{path!r} is no path inside the vault",
             remedy="Name it from the vault's root: names with `/` between, none with a dot in front.",
         )
-    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):
+    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):  # before a folder of it is made
         raise _in_our_words(OSError(errno.ENAMETOOLONG, ""), path)
     return parts
 
@@ -449,8 +443,10 @@ def _file(name: str, seen: os.stat_result) -> File:
     return File(name, seen.st_size, seen.st_mtime_ns, seen.st_ino)
 
 
-def _check(folder: int, name: str, was: File, path: str) -> int:
-    """Return a file's permissions if it is still as it was."""
+def _check(folder: int, name: str, was: File, path: str, *, lock: bool = False) -> int:
+    """Return a file's permissions if it is still as it was; `lock` its folder before."""
+    if lock:
+        _lock(folder)
     with suppress(FileNotFoundError):
         seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISREG(seen.st_mode) and _file(name, seen)[1:] == was[1:]:

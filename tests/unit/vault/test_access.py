@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.core.errors import Denied
-from postroom.vault.access import Access
+from postroom.vault.folders import Access
 from tests.cases import for_each
 
 

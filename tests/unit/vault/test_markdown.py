@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.vault.markdown import (
-    fenced,
     fenced_sections,
     headings,
     inert,
@@ -14,6 +13,7 @@ from postroom.vault.markdown import (
     titles,
 )
 from tests.cases import for_each
+from tests.fences import fenced
 
 
 @for_each(

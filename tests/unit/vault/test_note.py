@@ -9,9 +9,10 @@ from itertools import count
 import pytest
 
 from postroom.core.errors import Corrupt, Invalid
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, quote, sections
 from postroom.vault.note import Note, Typed, render
 from tests.cases import for_each
+from tests.fences import fenced
 from tests.growth import assert_linear
 
 NUMBERS = count()

@@ -36,9 +36,9 @@ CALLS: dict[str, Callable[[module.Vault, str], object]] = {
     "tail": lambda vault, path: vault.tail(path),
     "list": lambda vault, path: vault.list(path),
     "names": lambda vault, path: vault.names(path),
-    "changed": lambda vault, path: vault.changed(path),
+    "folder_mtime": lambda vault, path: vault.folder_mtime(path),
 }
-ON_FILES = sorted(set(CALLS) - {"list", "names", "changed"})
+ON_FILES = sorted(set(CALLS) - {"list", "names", "folder_mtime"})
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_a_folder_that_is_a_link_is_denied(
     Vault: Opener, root: Path, outside: Path, call: str
 ) -> None:
     (root / "Link").symlink_to(outside)
-    path = "Link" if call in {"list", "names", "changed"} else "Link/secret.md"
+    path = "Link" if call in {"list", "names", "folder_mtime"} else "Link/secret.md"
     with pytest.raises(Denied, match=f"{path!r}.* link") as refused:
         CALLS[call](Vault(), path)
     assert refused.value.remedy
@@ -317,7 +317,7 @@ def test_a_list_shows_notes_alone(Vault: Opener, root: Path, outside: Path) -> N
 
 def test_a_missing_folder_is_empty(Vault: Opener) -> None:
     vault = Vault()
-    assert (vault.list("No"), vault.names("No/Deep"), vault.changed("No")) == ([], [], 0)
+    assert (vault.list("No"), vault.names("No/Deep"), vault.folder_mtime("No")) == ([], [], 0)
     assert vault.tail("No/log") == b""
     with pytest.raises(NotFound, match=r"No/note\.md"):
         vault.read("No/note.md")
@@ -329,10 +329,10 @@ def test_a_folder_that_changed_says_so(Vault: Opener, root: Path) -> None:
     vault = Vault()
     vault.create("Plans/a.md", b"x")
     os.utime(root / "Plans", ns=(1, 1))
-    assert vault.changed("Plans") == 1
+    assert vault.folder_mtime("Plans") == 1
     vault.create("Plans/b.md", b"x")
-    assert vault.changed("Plans") > 1
-    assert vault.changed("") > 1
+    assert vault.folder_mtime("Plans") > 1
+    assert vault.folder_mtime("") > 1
 
 
 def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(
@@ -389,8 +389,8 @@ def test_nothing_is_written_over_with_hard_links_or_without(
 def test_a_replaced_note_keeps_its_permissions(Vault: Opener, root: Path) -> None:
     vault = Vault()
     (root / "own.md").chmod(0o604)
-    file = vault.replace("own.md", b"changed", present(vault.stat("own.md")))
-    assert vault.read("own.md") == (b"changed", file)
+    file = vault.replace("own.md", b"folder_mtime", present(vault.stat("own.md")))
+    assert vault.read("own.md") == (b"folder_mtime", file)
     assert stat.S_IMODE((root / "own.md").stat().st_mode) == 0o604
     moved = vault.move("own.md", "Done/own.md", file, b"moved")
     assert stat.S_IMODE((root / "Done" / "own.md").stat().st_mode) == 0o604
