@@ -1,26 +1,31 @@
-"""`.agentmail/` of a repository: its folders, its mailboxes' names, and the states of its agents."""
+"""The folder `.agentmail/` of a repository: its paths, and safe access to files that other programs use too.
+
+The lock of a shared file is on the file itself, which is changed in place and never replaced. A repository may come
+from a stranger: links, devices and files with a second name are refused.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import re
 import stat
-from collections.abc import Callable
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from postroom.agents.files import PATIENCE, SMALL, append, content, locked, overwrite, read_all
-from postroom.agents.record import ZERO, AgentState, now, read_state, write_state
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
-from postroom.store.files import create
+from postroom.store.files import create, open_locked, open_regular, replace, write_all
 
+PATIENCE: Final = 10.0  # seconds to wait for another process's lock
+SMALL: Final = 1_000_000  # bytes; a limit for files that are never larger by themselves
 NO_ROOT: Final = "not in a git repository: not in a git repository"
-PERSON: Final = "person"  # whose name no agent has
-
-States = list[AgentState]
+_COPY_HEAD: Final = rb"\[(\d{1,20}), (\d{1,20}), (\d{1,20})\]\n"
 
 
 class MailFolder:
-    """`.agentmail` of one repository."""
-
     def __init__(self, root: str) -> None:
         self.root = root
         self.path = os.path.join(root, ".agentmail")
@@ -29,37 +34,30 @@ class MailFolder:
         self.states = os.path.join(self.path, "recipients.jsonl")
         self.pid = os.path.join(self.path, "mailman.pid")
 
-    def check(self) -> MailFolder:
-        """Return the folder, unless a link leads elsewhere: a repository may be a stranger's."""
-        self._missing()
-        return self
-
     def make(self) -> None:
-        """Make the folders that are missing."""
-        for path in self._missing():
+        for path in self.check():
             try:
                 os.mkdir(path, 0o750)
             except FileExistsError:
                 continue
-            if path == self.path:  # messages are no part of the repository's history
+            if path == self.path:  # git must not track the messages
                 create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
 
-    def _missing(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Return the folders that are missing; raise `Denied` if one is a link or a file."""
         missing = []
         for path in (self.path, self.boxes, self.own_files):
             try:
-                mode = os.lstat(path).st_mode
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    raise Denied(f"{path} is not a folder of its own", remedy="Remove it.")
             except FileNotFoundError:
                 missing.append(path)
-                continue
             except OSError as error:
                 raise Unavailable(f"{path}: {error.strerror}") from error
-            if not stat.S_ISDIR(mode):
-                raise Denied(f"{path} is not a folder of its own", remedy="Remove it.")
         return missing
 
     def box(self, name: str) -> str:
-        """Return the file of a mailbox."""
+        """Return the path of the mailbox of this name; raise if a name cannot have one."""
         cleaned = os.path.normpath(f"{name}.jsonl")
         if cleaned.startswith(("..", "/")) or "\0" in name:
             raise Invalid("invalid path: directory traversal detected")
@@ -69,21 +67,17 @@ class MailFolder:
         return path
 
     def can_have(self, name: str) -> bool:
-        """Whether there can be a mailbox of this name: one with a slash has none."""
+        """Whether a mailbox of this name is possible: not with a slash. For names that begin with `..`, `box` raises."""
         return "/" not in name or name.startswith("..")
 
     def beside(self, name: str, ending: str) -> str:
-        """Return a file of ours that belongs to a mailbox."""
+        """Return the path of a file of Postroom's own that belongs to a mailbox."""
         self.box(name)
         return os.path.join(self.own_files, f"{name}.{ending}")
 
     def names(self) -> list[str]:
-        """Return the names that have a mailbox."""
-        try:
-            files = os.listdir(self.boxes)
-        except OSError:
-            return []
-        return sorted(name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl"))
+        """Return the names of all mailboxes."""
+        return list_names(self.boxes, ".jsonl")
 
     def ignored(self) -> frozenset[str]:
         """Return the names that nobody may write to."""
@@ -93,7 +87,7 @@ class MailFolder:
 
 
 def find(start: str) -> MailFolder | None:
-    """Return the agent mail of the repository that a folder is in."""
+    """Return the mail folder of the git repository that contains the folder `start`; None outside of one."""
     here = os.path.abspath(start)
     while not os.path.lexists(os.path.join(here, ".git")):
         above = os.path.dirname(here)
@@ -103,66 +97,126 @@ def find(start: str) -> MailFolder | None:
     return MailFolder(here)
 
 
-# Which agents may be disturbed: a file that others read without a lock
+def list_names(folder: str, ending: str) -> list[str]:
+    """Return the names of the files in a folder that have this ending, without it."""
+    try:
+        files = os.listdir(folder)
+    except OSError:
+        return []
+    return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
 
 
-def states(folder: MailFolder) -> States:
-    """Return the states in the order of the file; lines that are none are left out."""
-    return [state for state in map(read_state, content(folder.states).split(b"\n")) if state]
+# Files
 
 
-def change_states(
-    folder: MailFolder, decide: Callable[[States], States], patience: float = PATIENCE
-) -> None:
-    """Replace the states; a line that is none is set aside, or the original could read nothing."""
-    folder.make()
-    with locked(folder.states, patience=patience) as handle:
-        if os.fstat(handle).st_size > SMALL:
-            raise Unavailable(f"{folder.states} is too large to be one of ours")
-        data = read_all(handle)
-        lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
-        if torn := [line + b"\n" for line, state in lines if state is None]:
-            append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
-        new = b"".join(map(write_state, decide([state for _, state in lines if state])))
-        if new != data:
-            overwrite(handle, new)
+def open_own(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file and return its descriptor; raise `Denied` for a link, a device, or a file with a second name."""
+    try:
+        handle = open_regular(path, flags)
+        if os.fstat(handle).st_nlink == 1:
+            return handle
+        os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.ELOOP):
+            raise
+    raise Denied(f"{path} is not a regular file with one name", remedy="Remove it.")
 
 
-def set_status(folder: MailFolder, name: str, status: str, patience: float = PATIENCE) -> None:
-    """Set an agent's status; one that is busy or gone may be nudged at once when it is ready again."""
-
-    def update(old: AgentState) -> AgentState:
-        notified = old.notified if status == "ready" else ZERO
-        return old._replace(status=status, updated=now(), notified=notified)
-
-    change_states(folder, lambda known: _with(known, name, update), patience)
-
-
-def record_read(
-    folder: MailFolder, name: str, milliseconds: int, patience: float = PATIENCE
-) -> None:
-    """Remember when an agent last read; one that has no state yet becomes ready."""
-
-    def update(old: AgentState) -> AgentState:
-        state = old if old.status else old._replace(status="ready", updated=now())
-        return state._replace(last_read=milliseconds)
-
-    change_states(folder, lambda known: _with(known, name, update), patience)
+@contextmanager
+def opened_own(path: str, flags: int) -> Iterator[int]:
+    """Open a file as `open_own` does, and close it after the block."""
+    handle = open_own(path, flags)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
-def record_nudge(folder: MailFolder, name: str) -> None:
-    """Remember when an agent was last nudged, if it has a state."""
+@contextmanager
+def locked(path: str, *, make: bool = True, patience: float = PATIENCE) -> Iterator[int]:
+    """Hold the lock of a file and yield its descriptor; with `make`, a missing file is created.
 
-    def decide(known: States) -> States:
-        has_state = any(state.name == name for state in known)
-        return _with(known, name, lambda old: old._replace(notified=now())) if has_state else known
+    Raises `Locked` after `patience` seconds, and without `make` `FileNotFoundError` for a missing file.
+    """
+    handle = open_locked(path, patience, create=make, open_file=open_own)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
-    change_states(folder, decide)
+
+def content(path: str, limit: int | None = SMALL) -> bytes:
+    """Return the first `limit` bytes of a file, all for None; no bytes if it is missing or must not be opened."""
+    try:
+        with opened_own(path, os.O_RDONLY) as handle:
+            return read_all(handle) if limit is None else os.pread(handle, limit, 0)
+    except (OSError, Denied, ValueError):
+        return b""
 
 
-def _with(known: States, name: str, update: Callable[[AgentState], AgentState]) -> States:
-    """Return the states with one of them updated: the first of its name, or another at the end."""
-    for at, state in enumerate(known):
-        if state.name == name:
-            return [*known[:at], update(state), *known[at + 1 :]]
-    return [*known, update(AgentState(name))]
+def append(path: str, data: bytes) -> None:
+    """Add data to the end of a file and flush it to the disk; a missing file is created."""
+    with opened_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as handle:
+        write_all(handle, data)
+        os.fsync(handle)
+
+
+def write_at(handle: int, data: bytes, offset: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        count = os.pwrite(handle, rest, offset)
+        rest, offset = rest[count:], offset + count
+
+
+def read_all(handle: int, start: int = 0) -> bytes:
+    pieces = []
+    while piece := os.pread(handle, 1 << 24, start):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def overwrite(handle: int, new: bytes) -> None:
+    """Replace the content of a file in place, so that a reader without the lock never sees half a line.
+
+    If the disk is full, the old content is restored and `OSError` raised.
+    """
+    old = read_all(handle)
+    try:
+        # Shorter content is padded with blank lines, which readers skip, and the file is truncated only afterwards.
+        write_at(handle, new.ljust(len(old), b"\n"), 0)
+    except OSError:  # the disk is full; the blocks of the old content are still the file's
+        write_at(handle, old, 0)
+        os.ftruncate(handle, len(old))
+        raise
+    os.ftruncate(handle, len(new))
+
+
+def overwrite_safely(copy: str, handle: int, old: bytes, new: bytes) -> None:
+    """Overwrite `old` by `new`; until that is done, the file `copy` has both, for `finish_overwriting`."""
+    head = json.dumps([os.fstat(handle).st_ino, len(old), zlib.crc32(old + new)]).encode()
+    replace(copy, head + b"\n" + old + new, 0o600)
+    overwrite(handle, new)
+    os.unlink(copy)
+
+
+def finish_overwriting(copy: str, handle: int) -> None:
+    """Finish an `overwrite_safely` that a crash interrupted, unless another program has rewritten the file since."""
+    try:
+        with opened_own(copy, os.O_RDONLY) as source:
+            data = read_all(source)
+    except (FileNotFoundError, Denied):
+        return
+    head = re.match(_COPY_HEAD, data)
+    inode, length, crc = map(int, head.groups()) if head else (0, 0, 0)
+    both = data[head.end() :] if head else b""
+    if inode == os.fstat(handle).st_ino and zlib.crc32(both) == crc:
+        old, new = both[:length], both[length:]
+        now = read_all(handle)
+        padded = new.ljust(length, b"\n")
+        written = len(os.path.commonprefix([now, padded]))  # noqa: RUF071 - of bytes, as intended
+        if now[written:].startswith(old[written:]):
+            added = now[max(written, length) :]  # lines that other programs added after the crash
+            overwrite_safely(copy, handle, now, new + added)
+            return
+    os.unlink(copy)

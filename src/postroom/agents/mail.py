@@ -1,25 +1,28 @@
-"""What agents do with messages to each other: the order of the checks, and the words of the refusals."""
+"""What agents do with messages to each other: send, receive, list, clean up. Errors have the original's texts."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from postroom.agents import roster
-from postroom.agents.files import PATIENCE
-from postroom.agents.folder import NO_ROOT, MailFolder, find, record_read, set_status, states
+from postroom.agents import roster, tmux
+from postroom.agents.folder import NO_ROOT, PATIENCE, MailFolder, find
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import AgentCaller
+from postroom.agents.roster import AgentCaller, States, change_states, states
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
-MAX_BYTES: Final = 65_536  # of a message that comes in by a tool
-SEAL: Final = "person"  # the key of the person's seal
-SAME: Final = 0.05  # seconds: within one operation, the folders are checked once
-AGAIN: Final = 10.0  # seconds after which a long process registers its name again
-REMEMBERED: Final = 64  # mailboxes of a long process
+MAX_BYTES: Final = 65_536  # of a message that a tool sends
+SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
+REGISTER_INTERVAL: Final = 10.0  # seconds before a process writes the same agent's name again
+CACHED_BOXES: Final = 64  # mailboxes that a process keeps in memory
+NO_TMUX: Final = "Warning: not running in tmux session, skipping offline recipient check"
+
+Warn = Callable[[str], None]
 
 
 class SelfAddressed(Invalid):
@@ -27,13 +30,13 @@ class SelfAddressed(Invalid):
 
 
 class AgentLetter(NamedTuple):
-    """A message with what is kept beside it; `state` is queued, delivered or read."""
+    """A message with the details that we keep beside it; `state` is queued, delivered or read."""
 
     message: AgentMessage
     thread: str
     reply_to: str
     state: str
-    seal: str = ""  # where the sender claims to be the person; it remains to be checked
+    seal: str = ""  # the seal of a sender who claims to be the person; not checked yet
 
 
 class AgentMail:
@@ -42,53 +45,42 @@ class AgentMail:
     def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
         self._cwd = cwd
         self.environ = environ
-        self._boxes: dict[str, AgentMailbox] = {}
+        self._box = lru_cache(CACHED_BOXES)(AgentMailbox)
         self._folder: MailFolder | None = None
-        self._registered: dict[AgentCaller, float] = {}
-        self._checked = float("-inf")
-
-    def me(self, given: str = "", otherwise: str = "") -> AgentCaller:
-        """Return which agent calls: in tmux its window, else the first name that there is."""
-        return roster.identify(self.environ, given, otherwise)
+        self._registered_at: dict[AgentCaller, float] = {}
 
     def find_folder(self) -> MailFolder | None:
-        """Return the folder of the repository, if we are in one."""
+        """Return the folder of the repository; None outside of a repository."""
         if self._folder is None:
             self._folder = find(self._cwd)
         return self._folder
 
     @property
     def folder(self) -> MailFolder:
-        """The folder of the repository."""
         found = self.find_folder()
         if found is None:
             raise NotFound(NO_ROOT, remedy="Agents write to each other within one git repository.")
-        if time.monotonic() - self._checked > SAME:
-            found.check()
-            self._checked = time.monotonic()
+        found.check()
         return found
 
     def box(self, name: str) -> AgentMailbox:
-        """Return a mailbox."""
-        folder, found = self.folder, self._boxes.get(name)
-        if found is None:
-            while len(self._boxes) >= REMEMBERED:
-                self._boxes.pop(next(iter(self._boxes)), None)
-            found = self._boxes[name] = AgentMailbox(folder, name)
-        return found
+        return self._box(self.folder, name)
 
     def register(self, me: AgentCaller) -> None:
-        """Let others know this name; that it cannot be written fails nothing."""
-        if time.monotonic() - self._registered.get(me, -AGAIN) < AGAIN:
+        """Write this agent's name where others find it; an error in writing is ignored.
+
+        The agent that was registered last is not written again within `REGISTER_INTERVAL`.
+        """
+        if time.monotonic() - self._registered_at.get(me, -REGISTER_INTERVAL) < REGISTER_INTERVAL:
             return
         with suppress(OSError, PostroomError):
             roster.register(self.folder, me, self.environ.get("TMUX", "").partition(",")[0])
-            self._registered = {me: time.monotonic()}
+            self._registered_at = {me: time.monotonic()}
 
     # Sending
 
     def recipients(self, me: AgentCaller) -> list[str]:
-        """Return the names that can be written to, one's own among them."""
+        """Return the names that can be written to, with the caller's own."""
         folder = self.find_folder()
         ignored = folder.ignored() if folder else frozenset()
         names = [n for n in roster.everybody(folder, me) if n == me.name or n not in ignored]
@@ -102,17 +94,17 @@ class AgentMail:
         recipient: str,
         text: str,
         *,
-        about: dict[str, str] | None = None,
-        seal: Callable[[AgentMessage], str] | None = None,
+        about: Callable[[AgentMessage], dict[str, str]] = lambda _message: {},
         then: Callable[[AgentMessage], None] = lambda _message: None,
         patience: float = PATIENCE,
     ) -> AgentMessage:
-        """Put a message into a mailbox and return it; if `then` fails, the message is gone again.
+        """Put a message into a mailbox and return it.
 
-        `about` is kept beside it; `seal` returns the person's seal.
+        `about` returns the details to keep beside the message. `then` is called last: if it raises, the message is
+        removed again.
         """
         folder = self.find_folder()
-        is_known = roster.is_known(folder, me, recipient)
+        is_known = recipient in roster.everybody(folder, me)
         if is_known and recipient == me.name:
             raise SelfAddressed("cannot send message to self")
         if not is_known or (folder and recipient in folder.ignored()):
@@ -120,15 +112,10 @@ class AgentMail:
                 "recipient not found", remedy="list_agents, or recipients, says who is there."
             )
 
-        folder = self.folder  # refused where there is none
-
-        def details(message: AgentMessage) -> dict[str, str]:
-            return (about or {}) | ({SEAL: seal(message)} if seal else {})
-
+        folder = self.folder  # raises outside of a repository
         with error_context("failed to write message"):
-            folder.make()
-            message = self.box(recipient).append(
-                me.name, text, about=details, then=then, patience=patience
+            message = self._box(folder, recipient).append(
+                me.name, text, about=about, then=then, patience=patience
             )
         self.register(me)
         return message
@@ -136,7 +123,7 @@ class AgentMail:
     # Receiving
 
     def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
-        """Take the oldest unread message; it is read once the caller confirms its delivery."""
+        """Take the oldest unread message; None without one. It is marked as read once its delivery is confirmed."""
         _refuse_nameless(me)
         if not self.folder.can_have(me.name):
             return None
@@ -147,18 +134,18 @@ class AgentMail:
         return delivery
 
     def has_mail(self, me: AgentCaller) -> bool:
-        """Whether there may be a message to take, as far as a look without any lock tells."""
+        """Whether there may be a message to take; False is certain. Takes no lock."""
         can_have = bool(me.name) and self.folder.can_have(me.name)
         return can_have and self.box(me.name).may_have_unread()
 
     def record_read(self, me: AgentCaller, patience: float) -> None:
-        """Remember that this agent reads now; that it cannot be written fails nothing."""
+        """Record that this agent reads its mail now; an error in writing is ignored."""
         if me.name:
             with suppress(OSError, PostroomError):
-                record_read(self.folder, me.name, time.time_ns() // 1_000_000, patience)
+                roster.record_read(self.folder, me.name, time.time_ns() // 1_000_000, patience)
 
     def count_waiting(self, name: str) -> int:
-        """Return how much this agent has not read, and remember that it knows so."""
+        """Return the number of the agent's unread messages, and record that the agent was told of them."""
         with error_context("failed to read messages"):
             count = self.box(name).unread()
             if count:
@@ -166,36 +153,37 @@ class AgentMail:
         return count
 
     def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
-        """Set whether this agent can be disturbed."""
+        """Set whether this agent can be disturbed: ready, work or offline."""
         if status not in STATUSES:
             raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
         _refuse_nameless(me)
         folder = self.folder
         with error_context("failed to update status"):
-            set_status(folder, me.name, status, patience)
+            roster.set_status(folder, me.name, status, patience)
         self.register(me)
 
     def statuses(self) -> dict[str, str]:
-        """Return the status of each agent that has one."""
         return {state.name: state.status for state in states(self.folder)}
 
-    # What was written
+    # Reading again what was written
 
     def letter(
         self, message: AgentMessage, owner: str, about: Mapping[str, str] | None = None
     ) -> AgentLetter:
-        """Return a message in an agent's mailbox with what is kept beside it, `about` if known."""
+        """Return a message in the mailbox of `owner` with its details; `about` if they were read already."""
         box = self.box(owner)
         about = box.about(message.id) if about is None else about
         thread, reply_to, seal = (str(about.get(k) or "") for k in ("thread", "reply_to", SEAL))
         is_delivered = box.last_notice() >= (seconds(message.created) or 0.0) > 0
         state = "read" if message.read else "delivered" if is_delivered else "queued"
         if seal and box.copies(message.id) > 1:
-            seal = ""  # written once, and put there again by another program
+            seal = (
+                ""  # another program has copied the message: the seal proves nothing for the copy
+            )
         return AgentLetter(message, thread or message.id, reply_to, state, seal)
 
     def history(self, me: AgentCaller, id: str = "") -> Iterator[AgentMessage]:
-        """Yield the messages to and from this agent, mailbox by mailbox; with `id`, likely ones alone."""
+        """Yield the messages to and from this agent, mailbox by mailbox; with `id`, only likely ones."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
             words = [id] if id else [] if name == me.name else [me.name]
             try:
@@ -220,12 +208,12 @@ class AgentMail:
 
 def _refuse_nameless(me: AgentCaller) -> None:
     if not me.name:
-        raise Unavailable("current window '' not found in tmux session")
+        raise Unavailable(roster.NO_WINDOW)
 
 
 @contextmanager
 def error_context(doing: str) -> Iterator[None]:
-    """Put what could not be done in front of an error's message, in the original's words."""
+    """Put `doing`, the original's words for what failed, in front of the message of any error in the block."""
     try:
         yield
     except OSError as why:
@@ -236,3 +224,103 @@ def error_context(doing: str) -> Iterator[None]:
         if not why.message.startswith(doing):
             why.message = f"{doing}: {why.message}"
         raise
+
+
+# Cleaning up: removes agents that are gone, and messages that were read; an unread message is never removed
+
+
+class CleanupCounts(NamedTuple):
+    """The numbers of things removed, or to be removed."""
+
+    offline: int = 0
+    stale: int = 0
+    messages: int = 0
+    mailboxes: int = 0
+
+    def describe(self, *, dry_run: bool) -> str:
+        """Return a summary in the original's words."""
+        head = "Cleanup preview (dry-run):" if dry_run else "Cleanup complete:"
+        word = "to remove" if dry_run else "removed"
+        states = f"{self.offline + self.stale} ({self.offline} offline, {self.stale} stale)"
+        counts = {"Recipients": states, "Messages": self.messages, "Mailboxes": self.mailboxes}
+        return "\n".join([head, *(f"  {of} {word}: {n}" for of, n in counts.items()), ""])
+
+
+def cleanup(
+    cwd: str,
+    environ: Mapping[str, str],
+    stale_hours: int,
+    delivered_hours: int,
+    *,
+    dry_run: bool,
+    err: Warn,
+) -> CleanupCounts:
+    """Clean up the agent mail in the folder `cwd`; return the counts. A `dry_run` changes nothing.
+
+    An empty mailbox is not unlinked: a program that has it open would write its next message to a file nobody finds.
+    """
+    folder = MailFolder(cwd)
+    folder.check()
+    present = _present(folder, environ, err)
+    if not os.path.isdir(folder.path):
+        root = find(cwd)
+        if root and os.path.isdir(root.path):
+            err(f"Note: this folder has no agent mail; that of the repository is in {root.root}")
+        return CleanupCounts()
+    now = time.time()
+    gone = _clean_states(folder, present, now - stale_hours * 3600, dry_run=dry_run)
+    messages = mailboxes = 0
+    for name in folder.names():
+        try:
+            box = AgentMailbox(folder, name)
+            removed, is_emptied = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
+            messages += removed
+            mailboxes += is_emptied
+            if damaged := box.damaged():
+                lines = f"{damaged} lines that are no message; they stay as they are"
+                err(f"Note: {box.path} has {lines}")
+        except (OSError, PostroomError) as why:
+            err(f"Error cleaning mailbox {name}: {getattr(why, 'strerror', None) or why}")
+    if not dry_run:
+        used = roster.registered(folder, lasts=stale_hours * 3600)
+        for name in roster.registered(folder, lasts=float("inf")).keys() - used.keys():
+            os.unlink(os.path.join(folder.own_files, f"{name}.agent"))
+    return CleanupCounts(gone.count("offline"), gone.count("stale"), messages, mailboxes)
+
+
+def _present(folder: MailFolder, environ: Mapping[str, str], err: Warn) -> set[str] | None:
+    """Return the names of the agents that are present; None if tmux cannot tell."""
+    if not environ.get("TMUX"):
+        err(NO_TMUX)
+        return None
+    try:
+        windows = tmux.windows(tmux.panes("", environ))
+    except Unavailable as why:
+        err(f"Warning: failed to list tmux windows: {why.message}")
+        return None
+    named = roster.registered(folder).items()
+    return {*windows, *(name for name, about in named if not about.get("pane"))}
+
+
+def _clean_states(
+    folder: MailFolder, present: set[str] | None, oldest: float, *, dry_run: bool
+) -> list[str]:
+    """Drop the states of agents that are gone, or silent since `oldest`; return "offline" or "stale" for each."""
+    gone: list[str] = []
+
+    def decide(known: States) -> States:
+        kept = []
+        for state in known:
+            if present is not None and state.name not in present:
+                gone.append("offline")
+            elif (seconds(state.updated) or 0.0) <= oldest:
+                gone.append("stale")
+            else:
+                kept.append(state)
+        return kept
+
+    if dry_run:
+        decide(states(folder))
+    elif os.path.lexists(folder.states):
+        change_states(folder, decide)
+    return gone

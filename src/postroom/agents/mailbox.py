@@ -1,9 +1,10 @@
-"""One agent's mailbox: a file that many processes append to and take from, of which any may be killed.
+"""One agent's mailbox: a file that many processes append to and take from. Any of them may be killed.
 
-The original's rules: the file is locked itself, changed in place and never renamed or unlinked. Files
-of our own beside it add three things: a cursor past what is read, so that history costs nothing; a lock
-under which a message is taken, so that it is marked only when it was delivered; and a copy of what is
-about to be overwritten, so that the next process finishes what a crash broke off.
+The original program's rules hold: the lock is on the file itself, which is changed in place and never renamed or
+unlinked. Postroom adds four files beside it: a cursor after the messages that are read, so that old ones need not be
+read again; a lock for the process that takes a message, so that the message is marked only once it was delivered; a
+copy of lines that are about to be overwritten, so that the next process can finish after a crash; and the details of
+messages, such as the thread.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import json
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, Self
 
-from postroom.agents.files import (
+from postroom.agents.folder import (
     PATIENCE,
+    MailFolder,
     append,
     content,
     finish_overwriting,
@@ -29,37 +32,34 @@ from postroom.agents.files import (
     read_all,
     write_at,
 )
-from postroom.agents.folder import MailFolder
-from postroom.agents.lines import (
-    FilePosition,
-    MessageLine,
-    count_unread,
-    find_messages,
-    find_unread,
-    prepared_cursor,
-    read_cursor,
-    read_lines,
-    split_lines,
-    write_cursor,
-)
 from postroom.agents.record import (
     AgentMessage,
+    MessageLine,
+    count_unread,
+    find_message,
+    find_messages,
+    find_unread,
     find_unread_flag,
     now,
+    read_lines,
     read_message,
     seconds,
+    split_lines,
     write_message,
     write_word,
 )
 from postroom.core.errors import Denied, PostroomError, Unavailable
-from postroom.store.files import wait_until_writable, write_all
-from postroom.store.locks import Locked, acquire
+from postroom.store.files import open_locked, wait_until_writable, write_all
 
-ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-MAX_SIZE: Final = 64_000_000  # bytes of a mailbox that takes no more
-LAST: Final = 512  # bytes, fewer than any pipe takes at once or not at all
-_ID: Final = rb'"id":"([A-Za-z0-9]{8})"'
-_ABOUT: Final = re.compile(rb'\{"id":"([A-Za-z0-9]{8})"')
+ID_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+MAX_SIZE: Final = 64_000_000  # bytes; a mailbox takes no message beyond it
+# A message is marked together with its last bytes: so few that a pipe takes them in one piece.
+LAST_BYTES: Final = 512
+POSITION_TAIL: Final = (
+    36  # bytes before a position that identify it: a line's time, which never changes
+)
+CURSOR_SIZE: Final = 200  # bytes of the file with the cursor
+_ID: Final = re.compile(rb'"id":"([A-Za-z0-9]{8})"')
 
 Action = Callable[[], None]
 
@@ -69,7 +69,10 @@ def _nothing() -> None:
 
 
 class Delivery:
-    """A message that is being delivered: nobody else gets it until it is confirmed or released."""
+    """A message that is being delivered: no other process gets it until it is confirmed or released.
+
+    As a context manager it releases the message if the block raises.
+    """
 
     def __init__(self, box: AgentMailbox, lock: int, line: MessageLine) -> None:
         self.message = line.message
@@ -77,74 +80,74 @@ class Delivery:
         self._lock: int | None = lock
         self._line = line
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_details: object) -> None:
+        if error is not None:
+            self.release()
+
     def confirm(self) -> None:
-        """Mark the message as read: it was delivered."""
+        """Mark the message as read, since it was delivered; release the lock."""
         self._mark(_nothing)
 
     def deliver(
         self, handle: int, data: bytes, *, patience: float = PATIENCE, done: Action = _nothing
     ) -> None:
-        """Write the message out, mark it as read together with its last bytes, then call `done`.
+        """Write `data`, the message as text, to a descriptor; mark the message with the last bytes; call `done`.
 
-        A process that is killed before has delivered nothing that is whole; the message is there for
-        the next. Raises `Locked`, and writes nothing, if another process holds the mailbox for long.
+        A process that is killed before the end has written an incomplete text, and the message stays unread. Raises
+        `Locked` and writes nothing if another process holds the mailbox for longer than `patience` seconds.
         """
-        end = max(0, len(data) - LAST)
-        try:
+        end = max(0, len(data) - LAST_BYTES)
+        with self:
             self._box.wait(patience)
             write_all(handle, data[:end])
-            # Then the stream takes the rest at once, and nobody waits for the lock.
+            # The descriptor then takes the rest at once, so that the mailbox is locked only briefly.
             wait_until_writable(handle)
-        except BaseException:
-            self.release()
-            raise
         self._mark(lambda: write_all(handle, data[end:]), done=done)
 
-    def try_deliver_now(self, handle: int, data: bytes) -> bool:
-        """Deliver what a stream takes at once; return False if another process holds the mailbox."""
-        try:
-            self._mark(lambda: write_all(handle, data), patience=0.0)
-        except Locked:
-            return False
-        return True
-
     def take_back(self) -> None:
-        """Make the message unread again: the answer that it was confirmed for will not be given."""
+        """Make the message unread again: the call was cancelled after the message had been confirmed."""
         with suppress(OSError, PostroomError):
             self._box.unmark(self._line)
 
-    def _mark(self, write: Action, patience: float = PATIENCE, done: Action = _nothing) -> None:
-        """Call `write` and mark the message, in one step where the mailbox can be had."""
-        steps: list[str] = []
+    def _mark(self, write: Action, done: Action = _nothing) -> None:
+        """Call `write`; if it succeeds, mark the message as read and call `done`. Release the message in any case.
 
-        def write_once() -> None:
-            steps.append("began")
+        An error in marking is ignored: the message is then read twice, which is better than never.
+        """
+        with ExitStack() as stack:
+            mark = _nothing
+            with suppress(OSError, PostroomError):
+                if self._lock is not None:
+                    mark = stack.enter_context(self._box.marking(self._line, PATIENCE))
+            stack.callback(self.release)
             write()
-            steps.append("ended")
-
-        try:
-            if self._lock is not None:
-                self._box.mark(self._line, write_once, patience, done)
-        except Locked:
-            if not patience:
-                raise
-        except (OSError, PostroomError):
-            if steps == ["began"]:
-                self.release()
-                raise  # it could not be written
-        # A message that cannot be marked is rather read twice than never.
-        try:
-            if not steps:
-                write()
-        finally:
-            self.release()
-        done()
+            with suppress(OSError):
+                mark()
+            done()
 
     def release(self) -> None:
-        """Let go; a message that was not confirmed is there for the next reader."""
+        """Release the lock; a message that was not confirmed stays for the next reader."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+# Inode, offset, and CRC of the bytes before the offset: if all are the same, the file was not rewritten up to there.
+Position = tuple[int, int, int]
+
+
+def _position(handle: int, offset: int) -> Position:
+    begin = max(0, offset - POSITION_TAIL)
+    tail = os.pread(handle, offset - begin, begin)
+    return os.fstat(handle).st_ino, offset, zlib.crc32(tail)
+
+
+def _is_unchanged(handle: int, position: Position) -> bool:
+    is_inside = 0 <= position[1] <= os.fstat(handle).st_size
+    return is_inside and position == _position(handle, position[1])
 
 
 class AgentMailbox:
@@ -157,13 +160,15 @@ class AgentMailbox:
         self._beside = folder.beside(name, "")
         self._cursor = f"{self._beside}cursor"
         self._copy = f"{self._beside}rewrite"
-        self._ids: tuple[FilePosition, set[bytes]] | None = None
+        self._about = f"{self._beside}about"
+        self._ids = set[bytes]()  # of all messages before `_ids_end`
+        self._ids_end: Position = (0, 0, 0)
 
     @contextmanager
     def _open(self, patience: float = PATIENCE, *, make: bool = False) -> Iterator[int]:
-        """Yield the file's descriptor under its lock, mended after a crash."""
+        """Hold the file's lock and yield its descriptor, after repairing what a crash left."""
         with locked(self.path, make=make, patience=patience) as handle:
-            self._mend(handle)
+            self._repair(handle)
             yield handle
 
     # Sending
@@ -178,16 +183,16 @@ class AgentMailbox:
         draw: Callable[[int], bytes] = os.urandom,
         patience: float = PATIENCE,
     ) -> AgentMessage:
-        """Put a message at the end and return it; `about` returns what is kept beside it.
+        """Add a message at the end of the mailbox and return it; `about` returns the details to keep beside it.
 
-        `then` comes last: where it fails, the message is gone again before anybody saw it.
+        `then` is called last, still under the lock: if it raises, the message is removed before another process can
+        see it. Raises `Unavailable` if the mailbox is full.
         """
         self._folder.make()
         with self._open(patience, make=True) as handle:
             size = os.fstat(handle).st_size
-            message = AgentMessage(
-                self._new_id(handle, draw), sender, self.name, text, created=now()
-            )
+            id = self._new_id(handle, draw)
+            message = AgentMessage(id, sender, self.name, text, created=now())
             line = write_message(message)
             if size + len(line) > MAX_SIZE:
                 raise Unavailable(
@@ -195,172 +200,150 @@ class AgentMailbox:
                 )
             try:
                 if details := about(message):
-                    self._add_about({"id": message.id, **details})
+                    line_about = json.dumps({"id": id, **details}, separators=(",", ":"))
+                    with opened_own(self._about, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as kept:
+                        # A line end first: the last line may be incomplete after a crash.
+                        write_all(kept, b"\n%b\n" % line_about.encode())
                 write_at(handle, line, size)
                 then(message)
             except BaseException:
-                os.ftruncate(handle, size)  # a full disk leaves half a line
+                os.ftruncate(handle, size)  # on a full disk, half a line may be there
                 raise
         return message
 
     def _new_id(self, handle: int, draw: Callable[[int], bytes]) -> str:
         """Return an id that no message of the file has."""
-        known = self._ids if self._ids and self._ids[0].is_valid(handle) else None
-        start, ids = (known[0].offset, known[1]) if known else (0, set())
-        size = os.fstat(handle).st_size
-        if size > start:
-            ids.update(re.findall(_ID, read_all(handle, start)))
-        while True:
-            drawn = "".join(ALPHABET[byte % 64] for byte in draw(24) if byte % 64 < len(ALPHABET))
-            id = drawn[:8]
-            if len(id) == 8 and id.encode() not in ids:
-                break
-        ids.add(id.encode())
-        self._ids = (FilePosition.at(handle, size), ids)
+        if not _is_unchanged(handle, self._ids_end):
+            self._ids.clear()
+            self._ids_end = (0, 0, 0)
+        self._ids.update(_ID.findall(read_all(handle, self._ids_end[1])))
+        self._ids_end = _position(handle, os.fstat(handle).st_size)
+        id = ""
+        while len(id) < 8 or id.encode() in self._ids:
+            drawn = (byte % 64 for byte in draw(24))
+            id = "".join(ID_ALPHABET[one] for one in drawn if one < len(ID_ALPHABET))[:8]
         return id
 
-    # What is kept beside messages; changed under the mailbox's own lock
-
-    def _add_about(self, about: dict[str, str]) -> None:
-        with opened_own(f"{self._beside}about", os.O_RDWR | os.O_CREAT) as handle:
-            size = os.fstat(handle).st_size
-            torn = size and os.pread(handle, 1, size - 1) != b"\n"
-            line = json.dumps(about, separators=(",", ":")).encode() + b"\n"
-            write_at(handle, b"\n" + line if torn else line, size)
+    # The details of messages, in a file of Postroom's own that is changed under the mailbox's lock
 
     def about(self, id: str) -> dict[str, str]:
-        """Return what is kept beside a message."""
-        data = content(f"{self._beside}about", None)
-        at = data.rfind(b'{"id":"' + write_word(id) + b'"')  # the newest are asked for most
-        end = data.find(b"\n", at)
-        return _parse_about(data[at:end]) if 0 <= at < end else {}
+        return self.abouts(b'{"id":"' + write_word(id) + b'"').get(id, {})
 
-    def abouts(self) -> dict[str, dict[str, str]]:
-        """Return what is kept beside all messages, by their ids."""
-        rows = split_lines(content(f"{self._beside}about", None))
-        found = (_parse_about(line) for _, line in rows)
-        return {about["id"]: about for about in found if "id" in about}
+    def abouts(self, start: bytes = b"{") -> dict[str, dict[str, str]]:
+        """Return the details of all messages by their ids; with `start`, of those whose line begins with it."""
+        found = {}
+        for _, line in split_lines(content(self._about, None)):
+            if line.startswith(start):
+                with suppress(ValueError, RecursionError):
+                    values = json.loads(line).items()
+                    about = {key: value for key, value in values if isinstance(value, str)}
+                    found[about.get("id", "")] = about
+        return found
 
     def copies(self, id: str) -> int:
-        """Return how often an id stands in the file. Takes no lock."""
+        """Return how often an id occurs in the file. Takes no lock."""
         return content(self.path, None).count(b'"' + write_word(id) + b'"')
 
     def _remove_abouts(self, ids: set[str]) -> None:
-        """Drop what is kept beside messages that are gone."""
+        """Remove the details of messages that were removed."""
         gone = {id.encode("utf-8", "replace") for id in ids}
-        with suppress(OSError, Denied), opened_own(f"{self._beside}about", os.O_RDWR) as handle:
+        with suppress(OSError, Denied), opened_own(self._about, os.O_RDWR) as handle:
             old = read_all(handle).splitlines(keepends=True)
-            new = [line for line in old if not ((of := _ABOUT.match(line)) and of[1] in gone)]
-            if new != old:
-                overwrite(handle, b"".join(new))
+            new = [line for line in old if not ((id := _ID.match(line, 1)) and id[1] in gone)]
+            overwrite(handle, b"".join(line for line in new if line.strip()))
 
     # Receiving
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
-        """Take the oldest unread message, for this process alone; nothing where all is read."""
-        end = time.monotonic() + patience
+        """Take the oldest unread message, which no other process gets meanwhile; None if all are read."""
         if not os.path.lexists(self.path):
             return None
         self._folder.make()
-        lock = open_own(f"{self._beside}take", os.O_RDWR | os.O_CREAT)
+        lock = open_locked(f"{self._beside}take", patience, open_file=open_own)
+        line = None
         try:
-            if not acquire(lock, end):
-                raise Locked(
-                    f"{self.path} is locked by another process", remedy="Try again in a moment."
-                )
-            if line := self._oldest(patience):
-                return Delivery(self, lock, line)
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
-        return None
+            line = self._oldest(patience)
+            return Delivery(self, lock, line) if line else None
+        finally:
+            if line is None:
+                os.close(lock)
 
     def _oldest(self, patience: float) -> MessageLine | None:
         with suppress(FileNotFoundError), self._open(patience) as handle:
-            start = read_cursor(self._cursor, handle)
+            start = self._read_cursor(handle)
             line = next(find_unread(read_lines(handle, start)), None)
             read_until = line.start if line else os.fstat(handle).st_size
             if start != read_until:
-                write_cursor(self._cursor, handle, read_until)
+                self._write_cursor(handle, read_until)
             return line
         return None
 
-    def mark(
-        self,
-        line: MessageLine,
-        before: Action = _nothing,
-        patience: float = PATIENCE,
-        after: Action = _nothing,
-    ) -> None:
-        """Mark a message as read, wherever it stands by now; call `before` and `after` around it.
+    @contextmanager
+    def marking(self, line: MessageLine, patience: float) -> Iterator[Action]:
+        """Hold the file's lock and yield a function that marks a message as read.
 
-        Nothing is called where it is marked already, or gone.
+        The message is found again if another program has moved it in the file. If it is marked already or removed,
+        the function does nothing.
         """
         with self._open(patience) as handle:
             if os.pread(handle, len(line.line) + 1, line.start) != line.line + b"\n":
                 # Another program has rewritten the file meanwhile.
                 everything = find_messages(split_lines(read_all(handle)))
-                again = next((one for one in everything if one.message == line.message), None)
-                if again is None:
+                moved = next((one for one in everything if one.message == line.message), None)
+                if moved is None:
+                    yield _nothing
                     return
-                line = again
+                line = moved
             at = find_unread_flag(line.line)
-            if at >= 0:
-                with prepared_cursor(self._cursor, handle, line.end) as advance:
-                    before()
+
+            def mark() -> None:
+                if at >= 0:
                     os.pwrite(handle, b"true ", line.start + at)
-                    advance()
-                    after()
-            else:  # nothing to write over: the key is missing
-                old = read_all(handle)
-                new = write_message(line.message._replace(read=True))
-                before()
-                overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[line.end :])
+                    self._write_cursor(handle, line.start + len(line.line) + 1)
+                else:  # the line has no `read_flag` to overwrite
+                    old = read_all(handle)
+                    end = line.start + len(line.line) + 1
+                    new = write_message(line.message._replace(read=True))
+                    overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[end:])
+
+            yield mark
 
     def wait(self, patience: float) -> None:
-        """Wait until nobody holds the mailbox; anything else that is wrong with it is ignored."""
-        try:
-            with locked(self.path, make=False, patience=patience):
-                return
-        except Locked:
-            raise
-        except (OSError, PostroomError):
-            return
+        """Wait until no process holds the mailbox's lock; `Locked` after `patience` seconds, other errors are ignored."""
+        with suppress(OSError, Denied), locked(self.path, make=False, patience=patience):
+            pass
 
     def unmark(self, line: MessageLine) -> None:
-        """Make a message unread again, if it is as `mark` left it."""
+        """Make a message unread again, unless its line was changed or moved after it was marked."""
         at = find_unread_flag(line.line)
         marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
         with locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
-                unread_from = min(read_cursor(self._cursor, handle), line.start)
+                unread_from = min(self._read_cursor(handle), line.start)
                 os.pwrite(handle, b"false", line.start + at)
-                write_cursor(self._cursor, handle, unread_from)
+                self._write_cursor(handle, unread_from)
 
     def unread(self) -> int:
-        """Return how many messages wait."""
+        """Return the number of unread messages."""
         with suppress(FileNotFoundError), self._open() as handle:
-            return count_unread(read_all(handle, read_cursor(self._cursor, handle)))
+            return count_unread(read_all(handle, self._read_cursor(handle)))
         return 0
 
     def may_have_unread(self) -> bool:
-        """Whether a message may wait; False is certain. Takes no lock."""
+        """Whether there may be an unread message; False is certain. Takes no lock."""
         with suppress(FileNotFoundError), opened_own(self.path, os.O_RDONLY) as handle:
-            return read_cursor(self._cursor, handle) < os.fstat(handle).st_size
+            return self._read_cursor(handle) < os.fstat(handle).st_size
         return False
 
     def messages(self, *words: str) -> list[AgentMessage]:
-        """Return all messages, oldest first, or those whose line has all of these words."""
-        data = self._data()
+        """Return the messages whose line contains all of these words, oldest first; without words, all."""
         wanted = [write_word(word) for word in words]
-        if not all(word in data for word in wanted):
-            return []
-        likely = (row for row in split_lines(data) if all(word in row[1] for word in wanted))
+        rows = split_lines(self._data())
+        likely = (row for row in rows if all(word in row[1] for word in wanted))
         return [one.message for one in find_messages(likely)]
 
     def damaged(self) -> int:
-        """Return how many lines are no message."""
+        """Return the number of lines that are no valid message."""
         return sum(1 for _, line in split_lines(self._data()) if read_message(line) is None)
 
     def _data(self) -> bytes:
@@ -368,49 +351,75 @@ class AgentMailbox:
             return read_all(handle)
         return b""
 
-    def version(self) -> tuple[int, int]:
-        """Return what changes when the file does."""
+    def change_token(self) -> tuple[int, int]:
+        """Return a value that differs after each change of the file: its size and time."""
         try:
             status = os.lstat(self.path)
         except OSError:
             return (0, 0)
         return (status.st_size, status.st_mtime_ns)
 
-    # When the owner last learned that mail waits
+    # The cursor: an offset before which all messages are read. It counts only while the file before it is unchanged.
+
+    def _read_cursor(self, handle: int) -> int:
+        """Return an offset before which all messages are read; 0 if the cursor does not fit the file."""
+        try:
+            inode, offset, crc, size, mtime = map(int, content(self._cursor, CURSOR_SIZE).split())
+        except ValueError:
+            return 0
+        status = os.fstat(handle)
+        # A file that only grew was appended to. Otherwise a program has changed lines before the end.
+        is_changed = size == status.st_size and mtime != status.st_mtime_ns
+        is_changed = is_changed or status.st_size < size
+        is_valid = not is_changed and _is_unchanged(handle, (inode, offset, crc))
+        return offset if is_valid else 0
+
+    def _write_cursor(self, handle: int, offset: int) -> None:
+        """Write the cursor; errors are ignored, since without a cursor the next process only reads more."""
+        status = os.fstat(handle)
+        values = (*_position(handle, offset), status.st_size, status.st_mtime_ns)
+        line = " ".join(map(str, values)).ljust(CURSOR_SIZE - 1) + "\n"
+        with (
+            suppress(OSError, Denied),
+            opened_own(self._cursor, os.O_WRONLY | os.O_CREAT) as cursor,
+        ):
+            os.pwrite(cursor, line.encode(), 0)
+
+    # The time at which the owner last learned of unread mail
 
     def record_notice(self) -> None:
-        """Remember that the owner knows now that mail waits."""
         path = f"{self._beside}told"
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT))
-        # The kernel's own timestamps are milliseconds behind: a message just written would be later.
+        # The kernel's own time stamps lag by milliseconds: a message just written would seem newer than the notice.
         os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
 
     def last_notice(self) -> float:
-        """Return when the owner last learned that mail waits, in Unix seconds."""
+        """Return the Unix time at which the owner last learned of unread mail; 0 if it never did."""
         try:
             return os.lstat(f"{self._beside}told").st_mtime
         except OSError:
             return 0.0
 
-    # Cleaning, and mending
+    # Cleaning up, and repair after a crash
 
     def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool]:
-        """Remove messages that are read and older than `before`; return how many, and if all are gone.
+        """Remove messages that are read and not newer than `before`; return their number, and whether no line is left.
 
-        A line that is no message stays, but for a torn beginning that a message was glued to.
+        A line that is no message stays. If a message follows an incomplete line without a line end, that incomplete
+        part is moved to another file.
         """
+        kept, torn, gone = [], [], []
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)
-            pieces, at, torn, gone = [], 0, [], []
-            for line in find_messages(split_lines(data)):
-                begin = data.rfind(b"\n", 0, line.start) + 1
-                is_old = line.message.read and (seconds(line.message.created) or 0.0) <= before
-                if is_old or begin < line.start:
-                    pieces.append(data[at:begin])
-                    at = line.end if is_old else line.start
-                torn += [data[begin : line.start]] if begin < line.start else []
-                gone += [line.message.id] if is_old else []
-            new = b"".join([*pieces, data[at:]]).lstrip(b"\n")
+            for _, line in split_lines(data):
+                message, at = find_message(line)
+                if at:
+                    torn.append(line[:at])
+                if message and message.read and (seconds(message.created) or 0.0) <= before:
+                    gone.append(message.id)
+                else:
+                    kept.append(line[at:] + b"\n")
+            new = b"".join(kept)
             is_emptied = bool(data) and not new
             if not dry_run and (gone or is_emptied or torn):
                 self._set_aside(*torn)
@@ -422,15 +431,15 @@ class AgentMailbox:
             return len(gone), is_emptied
         return 0, False
 
-    def _mend(self, handle: int) -> None:
-        """Finish what a crash left half done, and set a torn last line aside."""
+    def _repair(self, handle: int) -> None:
+        """Finish an overwriting that a crash interrupted, and complete or set aside an incomplete last line."""
         finish_overwriting(self._copy, handle)
         size = os.fstat(handle).st_size
         if not size or os.pread(handle, 1, size - 1) == b"\n":
             return
         data = read_all(handle)
         start = data.rfind(b"\n") + 1
-        if read_message(data[start:]) is not None:  # whole but for its end
+        if read_message(data[start:]) is not None:  # complete, but without its line end
             write_at(handle, b"\n", size)
         else:
             self._set_aside(data[start:])
@@ -440,12 +449,3 @@ class AgentMailbox:
         if torn:
             self._folder.make()
             append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
-
-
-def _parse_about(line: bytes) -> dict[str, str]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    values = found.items() if isinstance(found, dict) else ()
-    return {key: value for key, value in values if isinstance(value, str)}

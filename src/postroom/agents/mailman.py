@@ -1,133 +1,62 @@
-"""The mailman: tells agents that are ready of their mail, by typing one line where they take input.
+"""The mailman: tells idle agents about their mail by typing one line into their terminal pane.
 
-A hook brings mail without typing; this is for agents that rest. It types only into the pane that is the
-agent's, only where nothing moves and nothing is typed, and looks whether the line was accepted.
+A hook shows mail to an agent at work; the mailman is for agents that wait for input. It types only into the agent's
+own pane, and only while nothing there changes and the input is empty. Then it checks that the program accepted the
+line. It never types over what a person has begun.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from threading import Event, Thread
+from typing import Final, NamedTuple
 
 from postroom.agents import roster, tmux
-from postroom.agents.files import content, locked, overwrite, read_all
-from postroom.agents.folder import MailFolder, States, change_states, find, record_nudge, states
+from postroom.agents.folder import MailFolder, content, find, locked, overwrite, read_all
 from postroom.agents.mailbox import AgentMailbox
-from postroom.agents.pane import PaneControl
 from postroom.agents.record import AgentState, seconds
+from postroom.agents.roster import States, change_states, record_nudge, states
 from postroom.agents.tmux import Pane
-from postroom.core.errors import PostroomError, Unavailable
+from postroom.core.errors import Invalid, PostroomError, Unavailable
 from postroom.core.text import one_line
+from postroom.store.files import Locked
 
-AGAIN: Final = 60.0  # seconds between two nudges of one agent, and between two looks at all of them
-FORGOTTEN: Final = 3600.0  # seconds after which a state counts no more
-DEBOUNCE: Final = 500  # milliseconds without a change before a look
-IMPLIED: Final = 0.5  # seconds between a first reading and the status that it made
-CHILD: Final = "AGENTMAIL_DAEMON_CHILD"
-STARTED: Final = 10.0  # seconds for one in the background to begin
-STEP: Final = 0.025
+NUDGE: Final = "Check your agentmail"
+# Seconds, unless the name says milliseconds.
+NUDGE_INTERVAL: Final = 60.0  # between two nudges of one agent; also between two rounds at most
+STATE_LIFETIME: Final = 3600.0  # a state that was not renewed for so long is removed
+DEBOUNCE_MS: Final = 500  # a round begins once the files have not changed for so long
+READ_TO_READY: Final = 0.5  # at most, from an agent's first read to the `ready` that it sets
+STILL_TIME: Final = 0.5  # an idle pane does not change for so long
+TYPING_TIME: Final = 5.0  # a person counts as typing for so long after a key
+INPUT_TIMEOUT: Final = 3.0  # for a program to show a typed line, and again to accept it
+ENTER_DELAY: Final = 0.2  # between a typed line and its Enter
+CAPTURE_INTERVAL: Final = 0.1  # between two captures of a pane
+START_TIMEOUT: Final = 10.0  # for a mailman in the background to begin
+START_POLL_INTERVAL: Final = 0.025
 
 Say = Callable[[str], None]
 
 
 class Mailman:
-    """One repository's mailman."""
-
     def __init__(
-        self, folder: MailFolder, environ: Mapping[str, str], say: Say, stop: threading.Event
+        self, folder: MailFolder, environ: Mapping[str, str], say: Say, stop: Event
     ) -> None:
         self._folder = folder
         self._environ = environ
-        self._say = say
+        self._log = say
         self._stop = stop
-        self._control = PaneControl(environ, stop)
-        self._nudged: dict[str, float] = {}  # when, of those that have no state
-        self._reports: dict[str, str] = {}
-
-    def cycle(self) -> None:
-        """Nudge every agent that may be nudged."""
-        self._folder.check()
-        known = states(self._folder)
-        panes = self._panes()
-        ready = {
-            state.name: _is_declared(state)
-            for state in known
-            if state.status == "ready" and time.time() - (seconds(state.notified) or 0.0) >= AGAIN
-        }
-        now = time.monotonic()
-        stateless = set(self._folder.names()) - {state.name for state in known}
-        ready |= {
-            name: False
-            for name in sorted(stateless)
-            if now - self._nudged.get(name, -AGAIN) >= AGAIN
-        }
-        waiting = {name: is_ready for name, is_ready in ready.items() if self._has_unread(name)}
-        self._nudged |= dict.fromkeys(stateless & waiting.keys(), now)
-        threads = [
-            threading.Thread(target=self._visit, args=(name, panes, is_ready))
-            for name, is_ready in waiting.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        change_states(self._folder, _recent)
-
-    def _visit(self, name: str, panes: list[Pane], is_ready: bool) -> None:  # noqa: FBT001
-        try:
-            pane = self._find_pane(name, panes)
-            why = self._control.reason_to_wait(pane, is_ready=is_ready) or self._control.nudge(pane)
-            if not why:
-                AgentMailbox(self._folder, name).record_notice()
-                record_nudge(self._folder, name)
-        except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
-            why = one_line(getattr(wrong, "message", "") or str(wrong))
-        if not why:
-            self._say(f"[mailman] told {one_line(name)} of its mail")
-        elif self._reports.get(name) != why:  # not the same at every look
-            self._say(f"[mailman] {one_line(name)} is not told yet: {why}")
-        self._reports[name] = why
-
-    def _panes(self) -> list[Pane]:
-        try:
-            if self._environ.get("TMUX") and self._environ.get("TMUX_PANE"):
-                return tmux.panes(self._environ["TMUX_PANE"], self._environ)
-            return tmux.all_panes(self._environ)
-        except PostroomError:
-            return []
-
-    def _find_pane(self, name: str, panes: list[Pane]) -> Pane:
-        """Return the one pane that is this agent's."""
-        there = [pane for pane in panes if pane.name.strip() == name]
-        registered = roster.registered(self._folder).get(name, {}).get("pane")
-        own = [pane for pane in there if pane.id == registered]
-        if not there:
-            raise Unavailable("it has no window here; hooks or its own tools bring it")
-        if not own and not self._environ.get("TMUX"):
-            # Of all sessions, some may be other projects'.
-            raise Unavailable(
-                "it has not said yet in which pane it is; or start this in its session"
-            )
-        if len(there) > 1 and not own:
-            raise Unavailable(
-                "its window has several panes, and it has not said yet in which one it is"
-            )
-        return (own or there)[0]
-
-    def _has_unread(self, name: str) -> bool:
-        try:
-            return AgentMailbox(self._folder, name).unread() > 0
-        except (PostroomError, OSError):
-            return False
+        self._nudged_at: dict[str, float] = {}  # by name, for agents without a state
+        self._last_reasons: dict[str, str] = {}  # why an agent was not nudged, by name
 
     def run(self) -> None:
-        """Look whenever mail comes or an agent becomes ready, and every minute, until stopped."""
+        """Do a round whenever mail comes or an agent becomes ready, and every minute, until stopped."""
         from watchfiles._rust_notify import RustNotify
 
         self._folder.make()
@@ -143,65 +72,243 @@ class Mailman:
                 try:
                     self.cycle()
                 except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
-                    self._say(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
+                    self._log(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
                 self._wait(watch.watch)
 
     def _wait(self, watch: Callable[..., object]) -> None:
-        """Wait for a change that matters, a minute at most."""
-        end = time.monotonic() + AGAIN
+        """Wait until a mailbox or a state changes, for a minute at most."""
+        end = time.monotonic() + NUDGE_INTERVAL
         while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
-            changes = watch(DEBOUNCE * 4, DEBOUNCE, int(left * 1000) + 1, self._stop)
+            changes = watch(DEBOUNCE_MS * 4, DEBOUNCE_MS, int(left * 1000) + 1, self._stop)
             if isinstance(changes, set) and any(path.endswith(".jsonl") for _, path in changes):
                 return
 
+    def cycle(self) -> None:
+        """Do one round: nudge every agent that has mail and may be nudged, all at once."""
+        self._folder.check()
+        known = states(self._folder)
+        panes = self._panes()
+        now = time.monotonic()
+        stateless = set(self._folder.names()) - {state.name for state in known}
+        ready = {
+            state.name: _is_declared(state)
+            for state in known
+            if state.status == "ready"
+            and time.time() - (seconds(state.notified) or 0.0) >= NUDGE_INTERVAL
+        }
+        due = [
+            name
+            for name in stateless
+            if now - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL
+        ]
+        ready |= dict.fromkeys(sorted(due), False)
+        threads = []
+        for name, is_ready in ready.items():
+            with suppress(PostroomError, OSError):
+                if AgentMailbox(self._folder, name).unread() > 0:
+                    threads.append(Thread(target=self._nudge_or_log, args=(name, panes, is_ready)))
+                    if name in stateless:
+                        self._nudged_at[name] = now
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        change_states(self._folder, _keep_recent)
+
+    def _nudge_or_log(self, name: str, panes: list[Pane], is_ready: bool) -> None:  # noqa: FBT001
+        # Nudge one agent and record that, or log the reason why not. Runs in a thread of its own, so it never raises.
+        try:
+            pane = self._find_pane(name, panes)
+            why = self._reason_to_wait(pane, is_ready=is_ready) or self._nudge(pane)
+            if not why:
+                AgentMailbox(self._folder, name).record_notice()
+                record_nudge(self._folder, name)
+        except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
+            why = one_line(getattr(wrong, "message", "") or str(wrong))
+        if not why:
+            self._log(f"[mailman] told {one_line(name)} of its mail")
+        elif self._last_reasons.get(name) != why:  # the same reason is logged once
+            self._log(f"[mailman] {one_line(name)} is not told yet: {why}")
+        self._last_reasons[name] = why
+
+    # The agent's pane
+
+    def _panes(self) -> list[Pane]:
+        pane = self._environ.get("TMUX") and self._environ.get("TMUX_PANE")
+        with suppress(PostroomError):
+            return tmux.panes(pane, self._environ) if pane else tmux.all_panes(self._environ)
+        return []
+
+    def _find_pane(self, name: str, panes: list[Pane]) -> Pane:
+        """Return the pane of this agent; raise `Unavailable` if it cannot be told from others."""
+        named = [pane for pane in panes if pane.name.strip() == name]
+        registered = roster.registered(self._folder).get(name, {}).get("pane")
+        own = [pane for pane in named if pane.id == registered]
+        why = ""
+        if not named:
+            why = "it has no window here; hooks or its own tools bring it"
+        # Without tmux around us, the list has all sessions: a window of another project may have that name.
+        elif not own and not self._environ.get("TMUX"):
+            why = "it has not said yet in which pane it is; or start this in its session"
+        elif len(named) > 1 and not own:
+            why = "its window has several panes, and it has not said yet in which one it is"
+        if why:
+            raise Unavailable(why)
+        return (own or named)[0]
+
+    def _capture(self, pane: Pane) -> Screen:
+        head = "#{cursor_x} #{cursor_y} #{pane_in_mode} #{pane_current_command}"
+        about = ["display-message", "-p", "-t", pane.id, head]
+        words = [*about, ";", "capture-pane", "-p", "-e", "-t", pane.id]
+        first, _, captured = tmux.run(words, self._environ).partition("\n")
+        x, y, mode, command = first.split(" ", 3)
+        return Screen(captured, int(x), int(y), mode not in ("", "0"), command)
+
+    def _is_person_typing(self, pane: Pane) -> bool:
+        """Whether a tmux client that shows this pane has had a key in the last `TYPING_TIME` seconds."""
+        rows = tmux.run(["list-clients", "-F", "#{client_activity} #{pane_id}"], self._environ)
+        return any(
+            row.endswith(f" {pane.id}") and time.time() - int(row.split()[0]) < TYPING_TIME
+            for row in rows.splitlines()
+        )
+
+    def _reason_to_wait(self, pane: Pane, *, is_ready: bool) -> str:
+        """Return the reason not to type into a pane now; an empty text if there is none.
+
+        With `is_ready`, the agent has set its status to ready itself: then a shell in the foreground is its own.
+        """
+        if pane.dead or pane.in_mode or pane.synchronized:
+            return "its pane is not taking input of its own"
+        if self._is_person_typing(pane):
+            return "somebody is typing there"
+        before = self._capture(pane)
+        if self._stop.wait(STILL_TIME):
+            return "the mailman ends"
+        after = self._capture(pane)
+        if before != after or after.in_mode:
+            return "it is at work"
+        if after.typed_text():
+            return "something is typed there already"
+        if not is_ready and after.command.lstrip("-") in SHELLS:
+            return f"{one_line(after.command)} is in front, and no agent has said that it is ready"
+        return ""
+
+    def _nudge(self, pane: Pane) -> str:
+        """Type the line and press Enter until it is accepted; return the failure, or an empty text."""
+        tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
+        if not self._wait_for_input(pane, lambda typed: typed == NUDGE):
+            return "it does not show what is typed, or somebody typed at the same time"
+        time.sleep(ENTER_DELAY)  # some programs take an Enter that comes with the text for pasted
+        for _ in range(2):
+            if self._capture(pane).typed_text() != NUDGE:
+                return "somebody typed at the same time: the line was left as it is"
+            tmux.run(["send-keys", "-t", pane.id, "Enter"], self._environ)
+            if self._wait_for_input(pane, lambda typed: NUDGE not in typed):
+                return ""
+        return "it did not take the line"
+
+    def _wait_for_input(self, pane: Pane, is_expected: Callable[[str], bool]) -> bool:
+        """Return True once the text in the pane's input is as expected, False after `INPUT_TIMEOUT`."""
+        for _ in range(int(INPUT_TIMEOUT / CAPTURE_INTERVAL)):
+            if is_expected(self._capture(pane).typed_text()):
+                return True
+            # Not `_stop.wait`: a mailman that is stopped still finishes the line that it began.
+            time.sleep(CAPTURE_INTERVAL)
+        return False
+
 
 def _is_declared(state: AgentState) -> bool:
-    """Whether the agent itself has set its status: a first reading makes one ready by itself."""
+    """Whether the agent set its status itself, and not its first read of mail, which makes it ready too."""
     read = state.last_read / 1000
-    return not read or abs((seconds(state.updated) or 0.0) - read) > IMPLIED
+    return not read or abs((seconds(state.updated) or 0.0) - read) > READ_TO_READY
 
 
-def _recent(known: States) -> States:
-    """Return the states that were renewed lately."""
-    oldest = time.time() - FORGOTTEN
+def _keep_recent(known: States) -> States:
+    """Return the states that were renewed within `STATE_LIFETIME`."""
+    oldest = time.time() - STATE_LIFETIME
     return [state for state in known if (seconds(state.updated) or 0.0) > oldest]
+
+
+# What a pane shows
+
+SHELLS: Final = frozenset("sh bash zsh fish dash ksh mksh tcsh csh nu elvish xonsh pwsh".split())
+_BORDERS: Final = " │┃|╎┆\t"
+_CODES: Final = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+_COLOUR: Final = re.compile(
+    r"\b[34]8;(?:5;\d*|2;\d*;\d*;\d*)"
+)  # its numbers are not codes of their own
+# The first of these signs with a blank after it is the prompt; the text after it is typed. A prompt that ends in `:`
+# is left out: it asks for a password or a choice, not for a line to work on.
+_PROMPT: Final = re.compile(r"[>❯›»$#%λ➜](?:\s|$)")
+_INPUT: Final = re.compile(r"\s*[│┃|]?\s?[>❯›](?:\s(.*))?")
+
+
+class Screen(NamedTuple):
+    """A pane at one moment: its text with the codes for colours, and the place of the cursor."""
+
+    captured: str
+    x: int
+    y: int
+    in_mode: bool = False
+    command: str = ""
+
+    def typed_text(self) -> str:
+        """Return the text that is typed but not submitted; empty also if no input can be found."""
+        rows = [_without_dimmed(row) for row in self.captured.split("\n")]
+        row = rows[self.y] if self.y < len(rows) else ""
+        left, right = row[: self.x], row[self.x :]
+        if left.strip(_BORDERS) or right.strip(_BORDERS):
+            prompt = _PROMPT.search(left)
+            return (left[prompt.end() if prompt else 0 :] + right).strip(_BORDERS)
+        # The cursor is parked elsewhere: take the last row that looks like an input.
+        inputs = [match for match in map(_INPUT.fullmatch, rows) if match]
+        return (inputs[-1][1] or "").strip(_BORDERS) if inputs else ""
+
+
+def _without_dimmed(row: str) -> str:
+    """Return a row with blanks in place of dimmed text, which is a program's hint and not typed."""
+    kept, at, is_dim = [], 0, False
+    for code in _CODES.finditer(f"{row}\x1b[m"):
+        piece = row[at : code.start()]
+        kept.append(" " * len(piece) if is_dim else piece)
+        at = code.end()
+        if code[1] is not None:
+            numbers = _COLOUR.sub("38", code[1]).split(";")
+            changes = [number == "2" for number in numbers if number in {"", "0", "2", "22"}]
+            is_dim = changes[-1] if changes else is_dim
+    return "".join(kept)
 
 
 # The process
 
 
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:
-    """Run the mailman here, or in the background; there is one for a repository."""
+    """Run the mailman in this process, or in the background; return its exit code. A repository has one at most."""
     folder = find(cwd) or MailFolder(cwd)
-    try:
-        folder.make()
-    except PostroomError as wrong:
-        err(f"error: {one_line(wrong.message)}")
-        return 1
+    folder.make()
     os.chdir(folder.root)
+    running: int | None = None
     try:
         with locked(folder.pid, patience=0.0, make=not background) as handle:
             old = _parse_pid(read_all(handle))
             if old and _is_alive(old) and old != os.getpid():
-                err(f"error: mailman daemon already running (PID: {old})")
-                return 2
-            if old:
+                running = old
+            elif old:
                 err("Warning: Stale PID file found, cleaning up")
-            if not background:
+            if running is None and not background:
                 return _serve(folder, environ, handle, say)
     except FileNotFoundError:
-        pass  # there is none
-    except Unavailable:
-        err(f"error: mailman daemon already running (PID: {_read_pid(folder.pid)})")
+        pass  # no mailman runs
+    except Locked:
+        running = _read_pid(folder.pid)
+    if running is not None:
+        err(f"error: mailman daemon already running (PID: {running})")
         return 2
-    except ValueError as wrong:
-        err(f"error: failed to read PID file: invalid PID file content: {wrong}")
-        return 1
     return _start(folder, environ, say, err)
 
 
 def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say) -> int:
-    stop = threading.Event()
+    stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     overwrite(handle, f"{os.getpid()}\n".encode())
@@ -210,56 +317,54 @@ def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say
         Mailman(folder, environ, say, stop).run()
     finally:
         with suppress(OSError):
-            # While we hold its lock: a process that waits for it sees that it is gone.
+            # Still under the file's lock: a process that waits for the lock then sees that the file is gone.
             os.unlink(folder.pid)
     return 0
 
 
 def _start(folder: MailFolder, environ: Mapping[str, str], say: Say, err: Say) -> int:
-    """Start another process that goes on when this one and its terminal are gone."""
+    """Start the mailman as a process that outlives this one and its terminal; return the exit code."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     child = os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", "postroom", "agentmail", "mailman"],
-        {**environ, CHILD: "1"},
+        environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)],
         setsid=True,
     )
     os.close(null)
-    end = time.monotonic() + STARTED
+    end = time.monotonic() + START_TIMEOUT
     while _read_pid(folder.pid) != child and time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             err(f"error: the mailman ended with {os.waitstatus_to_exitcode(status)} at once")
             return 1
-        time.sleep(STEP)
+        time.sleep(START_POLL_INTERVAL)
     say(f"Mailman daemon started in background (PID: {child})")
     return 0
 
 
 def _read_pid(path: str) -> int:
     try:
-        return _parse_pid(content(path, 100)) or 0
-    except ValueError:
+        return _parse_pid(content(path, 100))
+    except Invalid:
         return 0
 
 
-def _parse_pid(data: bytes) -> int | None:
+def _parse_pid(data: bytes) -> int:
+    """Return the process id in a PID file; 0 if the file is empty."""
     text = data.decode("utf-8", "replace").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19):
-        raise ValueError(f'strconv.Atoi: parsing "{one_line(text)[:60]}": invalid syntax')
-    return int(text)
+    if text and not (text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19):
+        why = f'strconv.Atoi: parsing "{one_line(text)[:60]}": invalid syntax'
+        raise Invalid(f"failed to read PID file: invalid PID file content: {why}")
+    return int(text or "0")
 
 
 def _is_alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
+    except PermissionError:
+        return True
+    return pid > 0

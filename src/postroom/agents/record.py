@@ -1,29 +1,33 @@
-"""One line of the original's files: a message, or an agent's state. Bytes in, values out, and back."""
+"""Reads and writes the lines of the original program's files: messages, and the states of agents."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-TRIED: Final = 4  # beginnings of a message in a torn line
-ZERO: Final = "0001-01-01T00:00:00Z"  # no time
+MAX_TRIES: Final = 4  # candidates for the beginning of a message within one line
+CHUNK: Final = 65_536  # bytes that are read at once
+ZERO: Final = "0001-01-01T00:00:00Z"  # how Go writes that there is no time
 STATUSES: Final = ("ready", "work", "offline")
+READ: Final = b'"read_flag":true'
+UNREAD: Final = b'"read_flag":false'
+_MESSAGE_KEYS: Final = ("id", "from", "to", "message", "read_flag", "created_at")
+_STATE_KEYS: Final = ("recipient", "status", "updated_at", "notified_at", "last_read_at")
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
 _FLAG: Final = re.compile(rb'(?<!\\)"read_flag"[ \t\r]*:[ \t\r]*(false)', re.IGNORECASE)
-_USUAL: Final = re.compile(rb'(?<!\\)"read_flag":(false),"created_at":"[^"\\]*"\}\Z')
 _GLUED: Final = re.compile(rb'\{[ \t]*"id"[ \t]*:')
-_TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))",
+_MOMENT: Final = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
+    r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
 )
 
 
 class AgentMessage(NamedTuple):
-    """A message as a mailbox keeps it."""
-
     id: str
     sender: str
     to: str
@@ -33,7 +37,7 @@ class AgentMessage(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """Whether an agent can be disturbed, and when it was last nudged and last read."""
+    """Whether an agent can be disturbed, and when it was last nudged and last read its mail."""
 
     name: str
     status: str = ""
@@ -44,33 +48,17 @@ class AgentState(NamedTuple):
 
 def write_message(message: AgentMessage) -> bytes:
     """Return the line of a message, as Go's encoder writes it."""
-    return _line(
-        {
-            "id": message.id,
-            "from": message.sender,
-            "to": message.to,
-            "message": message.text,
-            "read_flag": message.read,
-            "created_at": message.created,
-        }
-    )
+    return _line(dict(zip(_MESSAGE_KEYS, message, strict=True)))
 
 
 def write_state(state: AgentState) -> bytes:
-    """Return the line of a state."""
-    record: dict[str, Any] = {
-        "recipient": state.name,
-        "status": state.status,
-        "updated_at": state.updated,
-        "notified_at": state.notified,
-    }
-    if state.last_read:
-        record["last_read_at"] = state.last_read
-    return _line(record)
+    """Return the line of a state, without `last_read_at` for an agent that never read."""
+    given = state if state.last_read else state[:-1]
+    return _line(dict(zip(_STATE_KEYS, given, strict=False)))
 
 
 def write_word(text: str) -> bytes:
-    """Return a text as it stands within a line."""
+    """Return a text as it is written inside a line, without the quotation marks."""
     return _line(text)[1:-2]
 
 
@@ -83,111 +71,144 @@ def _line(record: dict[str, Any] | str) -> bytes:
 
 
 def _whole(text: str) -> str:
-    """Return a text with U+FFFD for each half of a character, as Go has it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    """Return a text with U+FFFD in place of each lone surrogate, as Go writes it."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_message(line: bytes) -> AgentMessage | None:
-    """Return the message of a line, or nothing where the line is none."""
+    """Return the message of a line; None if the line is no valid message."""
     found = _fields(line)
-    if found is None or not ({"id", "from", "to", "message"} & found.keys()):
-        return None
     values = [found.get(key) or "" for key in ("id", "from", "to", "message", "created_at")]
     read = found.get("read_flag") or False
-    if not all(isinstance(value, str) for value in values) or not isinstance(read, bool):
+    are_typed = isinstance(read, bool) and all(isinstance(value, str) for value in values)
+    if not are_typed or found.keys().isdisjoint(_MESSAGE_KEYS[:4]):
         return None
     id, sender, to, text, created = map(_whole, values)
     return AgentMessage(id, sender, to, text, read, created or ZERO)
 
 
 def read_state(line: bytes) -> AgentState | None:
-    """Return the state of a line; also of one that calls its agent `name`."""
+    """Return the state of a line; None if it is no valid state. The agent's key may be `recipient` or `name`."""
     found = _fields(line)
-    if found is None:
-        return None
     name = found.get("recipient") or found.get("name")
     status, last = found.get("status") or "", found.get("last_read_at") or 0
     times = [found.get(key) or ZERO for key in ("updated_at", "notified_at")]
-    if not isinstance(name, str) or not name or not isinstance(status, str):
+    if not name or not all(isinstance(value, str) for value in (name, status, *times)):
         return None
-    if type(last) is not int or not all(isinstance(at, str) and seconds(at) is not None for at in times):  # fmt: skip
+    if type(last) is not int or not all(map(_MOMENT.fullmatch, times)):
         return None
-    return AgentState(_whole(name), _whole(status), str(times[0]), str(times[1]), last)
+    return AgentState(_whole(str(name)), _whole(status), times[0], times[1], last)
 
 
-def _fields(line: bytes) -> dict[str, Any] | None:
+def _fields(line: bytes) -> dict[str, Any]:
+    """Return the fields of a JSON object as Go matches keys: in any case, and of equal ones the last."""
     try:
         found = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return None
-    # As Go matches keys: whatever their case, the last of several.
-    return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else None
+        return {}
+    return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-def find_glued(line: bytes) -> int:
-    """Return where a whole message begins in a line whose beginning was torn; 0 where none does."""
-    starts = [match.start() for match in _GLUED.finditer(line)][-TRIED:]
-    return next((at for at in reversed(starts) if at and read_message(line[at:])), 0)
+# Finding messages in a file
+
+
+class MessageLine(NamedTuple):
+    message: AgentMessage
+    start: int  # the offset in the file
+    line: bytes
+
+
+Line = tuple[int, bytes]  # its offset in the file, and its bytes
+
+
+def split_lines(data: bytes, base: int = 0) -> Iterator[Line]:
+    """Yield the lines that have a line end and are not empty; `base` is the offset of the data in the file."""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        if end > at:
+            yield base + at, data[at:end]
+        at = end + 1
+
+
+def read_lines(handle: int, start: int) -> Iterator[Line]:
+    """Yield the lines of a file from an offset on. The file is read in chunks, as the caller asks for lines."""
+    rest: list[bytes] = []  # the beginning of a line that does not end in its chunk
+    read = start
+    while piece := os.pread(handle, CHUNK, read):
+        read += len(piece)
+        whole = piece.rfind(b"\n") + 1
+        if not whole:
+            rest.append(piece)
+            continue
+        data = b"".join([*rest, piece[:whole]])
+        yield from split_lines(data, start)
+        start, rest = start + len(data), [piece[whole:]]
+
+
+def find_message(line: bytes) -> tuple[AgentMessage | None, int]:
+    """Return the message of a line, and its offset in the line.
+
+    The offset is not 0 if the original has appended a message to an incomplete line.
+    """
+    if message := read_message(line):
+        return message, 0
+    starts = [match.start() for match in _GLUED.finditer(line)][-MAX_TRIES:]
+    found = ((read_message(line[at:]), at) for at in reversed(starts) if at)
+    return next((one for one in found if one[0]), (None, 0))
+
+
+def find_messages(lines: Iterable[Line]) -> Iterator[MessageLine]:
+    for start, line in lines:
+        message, at = find_message(line)
+        if message:
+            yield MessageLine(message, start + at, line[at:])
+
+
+def find_unread(lines: Iterable[Line]) -> Iterator[MessageLine]:
+    """Yield the unread messages among these lines; most of the read ones are skipped without parsing."""
+    maybe = (row for row in lines if READ not in row[1] or b"false" in row[1])
+    return (one for one in find_messages(maybe) if not one.message.read)
+
+
+def count_unread(data: bytes) -> int:
+    """Return the number of unread messages; most are counted without parsing."""
+    rows = list(split_lines(data))
+    others = [row for row in rows if UNREAD not in row[1]]
+    return len(rows) - len(others) + sum(1 for _ in find_unread(others))
 
 
 def find_unread_flag(line: bytes) -> int:
-    """Return where `false` stands that says that a message is unread; -1 where it does not stand there.
-
-    The line is known to be a message.
-    """
-    usual = _USUAL.search(line)
-    if usual:  # the last two keys of the whole, and no nested one: only one brace closes it
-        return usual.start(1)
+    """Return the offset of the `false` in a line that makes its message unread; -1 if there is none."""
     unread = read_message(line)
-    if unread is None:
-        return -1
-    for found in reversed([*_FLAG.finditer(line)][-TRIED:]):  # of several keys the last counts
-        start, end = found.span(1)
-        if read_message(line[:start] + b"true " + line[end:]) == unread._replace(read=True):
-            return start
+    if unread is not None:
+        # Of several equal keys the last counts.
+        for found in reversed([*_FLAG.finditer(line)][-MAX_TRIES:]):
+            start, end = found.span(1)
+            if read_message(line[:start] + b"true " + line[end:]) == unread._replace(read=True):
+                return start
     return -1
 
 
+# Moments
+
+
 def now(nanoseconds: Callable[[], int] = time.time_ns) -> str:
-    """Return this moment as RFC 3339, in the zone of this machine, without trailing zeros."""
+    """Return the current time as RFC 3339 in the zone of this machine, its fraction without trailing zeros."""
     moment = nanoseconds()
-    there = time.localtime(moment // 1_000_000_000)
-    part = f"{moment % 1_000_000_000:09}".rstrip("0")
-    minutes = there.tm_gmtoff // 60
-    zone = f"{'+' if minutes >= 0 else '-'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
-    shown = time.strftime("%Y-%m-%dT%H:%M:%S", there)
-    return f"{shown}{f'.{part}' if part else ''}{zone if minutes else 'Z'}"
+    local = time.localtime(moment // 1_000_000_000)
+    part = f".{moment % 1_000_000_000:09}".rstrip("0").rstrip(".")
+    zone = time.strftime("%z", local)
+    shown = "Z" if zone == "+0000" else f"{zone[:3]}:{zone[3:5]}"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', local)}{part}{shown}"
 
 
 def seconds(moment: str) -> float | None:
-    """Return a moment as Unix seconds: 0 for no time, nothing for what is no moment."""
-    found = _TIME.fullmatch(moment)
-    if not found:
-        return None
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
-        return None
-    if year < 1970:
-        return 0.0
-    at = float(_days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
-    if found[8]:
-        at -= (1 if found[8] == "+" else -1) * (int(found[9]) * 3600 + int(found[10]) * 60)
-    return at + float(f"0.{found[7] or 0}")
+    """Return an RFC 3339 time as Unix seconds, to the microsecond: 0 for one before 1970, such as `ZERO`, and None if it is invalid."""
+    from datetime import datetime  # hooks must start quickly, and do not need it
 
-
-def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970; `calendar`, which knows it too, takes longer to import than all else."""
-    year -= month < 3  # a year that begins in March has its odd day last
-    return (
-        year * 365
-        + year // 4
-        - year // 100
-        + year // 400
-        + (153 * ((month + 9) % 12) + 2) // 5
-        + day
-        - 719_469
-    )
+    if not _MOMENT.fullmatch(moment):
+        return None
+    try:
+        return max(0.0, datetime.fromisoformat(moment).timestamp())
+    except ValueError:  # 30 February
+        return None

@@ -1,4 +1,4 @@
-"""Which agent calls, which agents there are, and how a reader can tell the person's messages.
+"""Which agent calls, which agents there are and can be disturbed, and how to tell the person's messages.
 
 In tmux an agent's name is its window's. Elsewhere the person gives it, in AGENTMAIL_NAME or on the
 command line; it is then kept beside the mailboxes so that others can find it.
@@ -10,30 +10,44 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from postroom.agents import tmux
-from postroom.agents.files import content
-from postroom.agents.folder import NO_ROOT, PERSON, MailFolder, states
-from postroom.agents.record import AgentMessage
+from postroom.agents.folder import (
+    NO_ROOT,
+    PATIENCE,
+    SMALL,
+    MailFolder,
+    append,
+    content,
+    list_names,
+    locked,
+    overwrite,
+    read_all,
+)
+from postroom.agents.record import ZERO, AgentMessage, AgentState, now, read_state, write_state
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
 from postroom.store.files import replace
 
-NAME: Final = "AGENTMAIL_NAME"
-LONGEST: Final = 64
-ENDING: Final = ".agent"
-LASTS: Final = 48 * 3600  # seconds that a name is known after it was last used
-UNPROVEN: Final = "(not proven to be the person)"
-_PANE: Final = re.compile(r"%\d+", re.ASCII)
+NAME_VARIABLE: Final = "AGENTMAIL_NAME"  # the environment variable with an agent's name
+PERSON: Final = "person"  # the person's name, which no agent may have
+NO_WINDOW: Final = "current window '' not found in tmux session"
+MAX_NAME: Final = 64  # characters
+NAME_LIFETIME: Final = 48 * 3600  # seconds that a name is known after it was last used
+UNPROVEN: Final = (
+    "(not proven to be the person)"  # shown after a sender that claims to be the person
+)
+
+States = list[AgentState]
 
 
 class NotInTmux(Denied):
-    """Neither tmux nor a name tells which agent calls."""
+    """The caller is not in tmux and has no name, so it is not known which agent it is."""
 
 
 class AgentCaller(NamedTuple):
-    """The agent that calls; in tmux with its pane, and all windows of the session."""
+    """The agent that calls; in tmux with its pane and the names of all windows of its session."""
 
     name: str
     pane: str = ""
@@ -41,37 +55,46 @@ class AgentCaller(NamedTuple):
 
 
 def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> AgentCaller:
-    """Return which agent calls: by its tmux window, or without tmux by the first name of these."""
+    """Return which agent calls.
+
+    In tmux its name is that of its window. Outside it is the first that is not empty of `given`, the environment's
+    name and `otherwise`; `NotInTmux` if all are empty.
+    """
     if environ.get("TMUX"):
         return _in_tmux(environ)
-    name = given or environ.get(NAME, "") or otherwise
+    name = given or environ.get(NAME_VARIABLE, "") or otherwise
     if not name:
         raise NotInTmux(
             "agentmail must run inside a tmux session",
-            remedy=f"Outside tmux, set {NAME} to this agent's name, or start the server with --agent.",
+            remedy=f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent.",
         )
     return AgentCaller(check_name(name))
 
 
 def person(environ: Mapping[str, str]) -> AgentCaller:
-    """Return the person, with the windows of the session that they sit in, if they do."""
+    """Return the person as a caller; in tmux with the windows of the session."""
     windows = None
-    if environ.get("TMUX") and _PANE.fullmatch(environ.get("TMUX_PANE", "")):
+    if environ.get("TMUX") and _is_pane(environ.get("TMUX_PANE", "")):
         windows = tuple(tmux.windows(tmux.panes(environ["TMUX_PANE"], environ)))
     return AgentCaller(PERSON, windows=windows)
 
 
+def _is_pane(id: str) -> bool:
+    return re.fullmatch("%[0-9]+", id) is not None
+
+
 def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
+    # The caller is named after the window of its pane, which TMUX_PANE names.
     pane = environ.get("TMUX_PANE", "")
-    if not _PANE.fullmatch(pane):
+    if not _is_pane(pane):
         why = "contains invalid format" if pane else "environment variable not set"
         raise Unavailable(f"failed to get current window: TMUX_PANE {why}")
     try:
         panes = tmux.panes(pane, environ)
     except Unavailable as why:
-        if "can't find" in why.message:
-            raise Unavailable("current window '' not found in tmux session") from why
-        raise Unavailable(f"failed to get current window: {why.message}") from why
+        is_gone = "can't find" in why.message
+        failed = f"failed to get current window: {why.message}"
+        raise Unavailable(NO_WINDOW if is_gone else failed) from why
     names = {one.name.strip() for one in panes if one.id == pane}
     if len(names) > 1:  # a window whose name has line ends, made to look like rows
         raise Unavailable("failed to get current window: a window's name has a line end in it")
@@ -85,17 +108,17 @@ def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
 
 
 def check_name(name: str) -> str:
-    """Return a name that may be an agent's, or refuse it."""
-    is_visible = 0 < len(name) <= LONGEST and name.isprintable() and name == name.strip()
+    """Return the name if an agent may have it; raise `Invalid` otherwise."""
+    is_visible = 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
     if not name.isascii():
         from postroom.core.text import one_line
 
         is_visible = is_visible and one_line(name) == name
     if not is_visible or "/" in name or name.startswith(".") or resembles_person(name):
         raise Invalid(
-            f"a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and is not"
+            f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not"
             f" {PERSON!r}",
-            remedy=f"Choose another, in {NAME} or for --as or --agent.",
+            remedy=f"Choose another, in {NAME_VARIABLE} or for --as or --agent.",
         )
     return name
 
@@ -104,41 +127,31 @@ def resembles_person(name: str) -> bool:
     """Whether a reader could take this name for the person's."""
     if name.isascii() and "p" not in name.casefold():  # most names: spare the import
         return False
-    from postroom.core.lookalike import reads_as
+    from postroom.core.text import reads_as
 
     return any(reads_as(each, (PERSON,)) for each in (name, re.sub(r"\d", "", name)))
 
 
-# Names that are kept
+# The names of agents, each in a file beside the mailboxes
 
 
 def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
-    """Remember that this name is used here, and in which pane."""
+    """Record that this name is used in the repository; in tmux also the pane and tmux's `socket`."""
     about = {"pane": me.pane, "socket": socket} if me.pane else {}
     text = json.dumps({"name": me.name, **about}).encode()
     folder.make()
-    path = folder.beside(me.name, ENDING[1:])
+    path = folder.beside(me.name, "agent")
     if content(path) == text:
         os.utime(path, follow_symlinks=False)
     else:
         replace(path, text, 0o600)
 
 
-def registered(folder: MailFolder, *, lasts: float = LASTS) -> dict[str, dict[str, Any]]:
-    """Return the names that were used here lately, and what is known of each."""
-    try:
-        files = sorted(name for name in os.listdir(folder.own_files) if name.endswith(ENDING))
-    except OSError:
-        return {}
-    return _registered(folder, (name.removesuffix(ENDING) for name in files), lasts)
-
-
-def _registered(
-    folder: MailFolder, names: Iterable[str], lasts: float = LASTS
-) -> dict[str, dict[str, Any]]:
+def registered(folder: MailFolder, *, lasts: float = NAME_LIFETIME) -> dict[str, dict[str, Any]]:
+    """Return the record of each name that was used in the last `lasts` seconds."""
     known = {}
-    for name in names:
-        path = os.path.join(folder.own_files, f"{name}{ENDING}")
+    for name in list_names(folder.own_files, ".agent"):
+        path = os.path.join(folder.own_files, f"{name}.agent")
         try:
             about = json.loads(content(path, 10_000))
             is_recent = time.time() - os.lstat(path).st_mtime < lasts
@@ -149,28 +162,12 @@ def _registered(
     return known
 
 
-def forget(folder: MailFolder, name: str) -> None:
-    """Drop a name."""
-    path = os.path.join(folder.own_files, f"{name}{ENDING}")
-    if "/" not in name and os.path.lexists(path):
-        os.unlink(path)
-
-
-# Names that one can write to
-
-
-def is_known(folder: MailFolder | None, me: AgentCaller, name: str) -> bool:
-    """Whether `everybody` has this name; for most names, without reading all others'."""
-    if name in (me.windows or ()):
-        return True
-    about = _registered(folder, [name]).get(name) if folder and "/" not in name else None
-    if about is not None and (me.windows is None or not about.get("pane")):
-        return True
-    return name in everybody(folder, me)
-
-
 def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
-    """Return all names that there are, as this caller sees them, its own among them."""
+    """Return the names of all agents that this caller can see, with its own.
+
+    In tmux: its session's windows, and the agents outside tmux. Elsewhere: all registered names, and those with a
+    status other than offline. Raises `NotFound` outside of a repository if there is no tmux either.
+    """
     kept = registered(folder) if folder else {}
     if me.windows is not None:
         named = [name for name, about in kept.items() if not about.get("pane")]
@@ -179,16 +176,87 @@ def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
         raise NotFound(
             NO_ROOT, remedy="Agents that write to each other work in one git repository."
         )
-    # Without tmux to ask, every agent that has set a status here.
     present = [state.name for state in states(folder) if state.status != "offline"]
     return sorted({*kept, *present, me.name} - ({PERSON} if PERSON not in kept else set()))
+
+
+# Which agents may be disturbed: a file that others read without a lock
+
+
+def states(folder: MailFolder) -> States:
+    """Return the states in the order of the file, without the lines that are no valid state."""
+    return [state for state in map(read_state, content(folder.states).split(b"\n")) if state]
+
+
+def change_states(
+    folder: MailFolder, decide: Callable[[States], States], patience: float = PATIENCE
+) -> None:
+    """Replace the states in the file by what `decide` returns for them.
+
+    Lines that are no valid state move to another file: the original program fails on such a line.
+    """
+    folder.make()
+    with locked(folder.states, patience=patience) as handle:
+        if os.fstat(handle).st_size > SMALL:
+            raise Unavailable(f"{folder.states} is too large to be one of ours")
+        data = read_all(handle)
+        lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
+        if torn := [line + b"\n" for line, state in lines if state is None]:
+            append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
+        new = b"".join(map(write_state, decide([state for _, state in lines if state])))
+        if new != data:
+            overwrite(handle, new)
+
+
+def set_status(folder: MailFolder, name: str, status: str, patience: float = PATIENCE) -> None:
+    """Set an agent's status. Work and offline clear the time of its last nudge, so that ready can bring one at once."""
+
+    def update(old: AgentState) -> AgentState:
+        notified = old.notified if status == "ready" else ZERO
+        return old._replace(status=status, updated=now(), notified=notified)
+
+    _change_state(folder, name, update, patience)
+
+
+def record_read(
+    folder: MailFolder, name: str, milliseconds: int, patience: float = PATIENCE
+) -> None:
+    """Record when an agent last read its mail; an agent without a status becomes ready."""
+
+    def update(old: AgentState) -> AgentState:
+        state = old if old.status else old._replace(status="ready", updated=now())
+        return state._replace(last_read=milliseconds)
+
+    _change_state(folder, name, update, patience)
+
+
+def record_nudge(folder: MailFolder, name: str) -> None:
+    """Record that an agent is nudged now, if it has a state."""
+    _change_state(folder, name, lambda old: old._replace(notified=now()))
+
+
+def _change_state(
+    folder: MailFolder,
+    name: str,
+    update: Callable[[AgentState], AgentState],
+    patience: float = PATIENCE,
+) -> None:
+    """Replace the first state of this name by what `update` returns; add a new state only if that has a status."""
+
+    def decide(known: States) -> States:
+        at = next((at for at, state in enumerate(known) if state.name == name), len(known))
+        state = update(known[at] if at < len(known) else AgentState(name))
+        is_new = at == len(known) and not state.status
+        return known if is_new else [*known[:at], state, *known[at + 1 :]]
+
+    change_states(folder, decide, patience)
 
 
 # The person's messages, sealed with a key that only the person has
 
 
 def describe_sender(sender: str, *, proven: bool) -> str:
-    """Return the sender of a message as its reader sees it."""
+    """Return the sender's name for display; without proof, a name like the person's gets a warning after it."""
     from postroom.core.text import one_line
 
     name = one_line(sender)
@@ -196,7 +264,6 @@ def describe_sender(sender: str, *, proven: bool) -> str:
 
 
 def seal(key: bytes, root: str, message: AgentMessage) -> str:
-    """Return the seal of a message in this repository."""
     import hashlib
     import hmac
 
@@ -206,7 +273,6 @@ def seal(key: bytes, root: str, message: AgentMessage) -> str:
 
 
 def is_sealed(key: bytes, root: str, message: AgentMessage, given: str) -> bool:
-    """Whether this is the person's seal of this message."""
     from hmac import compare_digest
 
     if not key or not given:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agents.files import locked
-from postroom.agents.folder import MailFolder, find
+from postroom.agents.folder import MailFolder, find, locked
 from postroom.agents.mailbox import AgentMailbox
 from postroom.agents.record import AgentMessage, read_message, write_message
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
-from postroom.store.locks import Locked
+from postroom.store.files import Locked
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -90,10 +89,8 @@ def test_what_was_not_handed_over_is_there_for_the_next(box: AgentMailbox) -> No
 def test_nothing_is_written_of_what_cannot_be_marked(box: AgentMailbox, tmp_path: Path) -> None:
     box.append("alice", "one")
     taken = present(box.take())
-    with open(tmp_path / "out", "wb") as out, locked(box.path):
-        assert not taken.try_deliver_now(out.fileno(), b"one")
-        with pytest.raises(Locked):
-            taken.deliver(out.fileno(), b"x" * 2_000, patience=0.05)
+    with open(tmp_path / "out", "wb") as out, locked(box.path), pytest.raises(Locked):
+        taken.deliver(out.fileno(), b"x" * 2_000, patience=0.05)
     assert (tmp_path / "out").read_bytes() == b""
     assert received(box) == "one"
 

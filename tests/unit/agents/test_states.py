@@ -5,16 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agents.folder import (
-    MailFolder,
-    change_states,
-    find,
-    record_nudge,
-    record_read,
-    set_status,
-    states,
-)
+from postroom.agents.folder import MailFolder, find
 from postroom.agents.record import ZERO, AgentState, read_state, write_state
+from postroom.agents.roster import change_states, record_nudge, record_read, set_status, states
 from tests.narrow import present
 
 LONG_AGO = "2026-01-01T00:00:00Z"

@@ -1,8 +1,8 @@
-"""What stands in a program's input, as far as a parse_screen tells."""
+"""What stands in a program's input, as far as its screen tells."""
 
 import pytest
 
-from postroom.agents.pane import NUDGE, parse_screen
+from postroom.agents.mailman import NUDGE, Screen
 from tests.cases import for_each
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
@@ -24,7 +24,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
     ],
 )
 def test_an_empty_input_is_empty(rows: str, x: int, y: int) -> None:
-    assert parse_screen(rows, x, y).input() == ""
+    assert Screen(rows, x, y).typed_text() == ""
 
 
 @for_each(
@@ -43,16 +43,16 @@ def test_an_empty_input_is_empty(rows: str, x: int, y: int) -> None:
     ],
 )
 def test_what_somebody_began_to_type_is_seen(rows: str, x: int, y: int) -> None:
-    assert parse_screen(rows, x, y).input()
+    assert Screen(rows, x, y).typed_text()
 
 
 @pytest.mark.parametrize(("before", "after"), [("", ""), ("$ ", ""), ("│ > ", "   │")])
 def test_our_own_line_is_seen_whole(before: str, after: str) -> None:
-    shown = parse_screen(f"{before}{NUDGE}{after}", len(before) + len(NUDGE), 0)
-    assert shown.input() == NUDGE
-    assert parse_screen(f"│ > {NUDGE} │\n\n", 0, 1).input() == NUDGE
+    shown = Screen(f"{before}{NUDGE}{after}", len(before) + len(NUDGE), 0)
+    assert shown.typed_text() == NUDGE
+    assert Screen(f"│ > {NUDGE} │\n\n", 0, 1).typed_text() == NUDGE
 
 
 def test_our_line_after_somebody_s_words_is_not_ours_alone() -> None:
     row = f"> please delete:{NUDGE}"
-    assert parse_screen(row, len(row), 0).input() != NUDGE
+    assert Screen(row, len(row), 0).typed_text() != NUDGE
