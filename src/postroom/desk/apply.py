@@ -1,255 +1,184 @@
-"""What the desk asks of the vault, as one interface, and its implementation over notes.
+"""Shows letters as notes in the vault, and carries out what people decide by moving and editing notes.
 
-`VaultDisplay` looks at the folders, has `plan` decide, and performs the actions: letters change, and notes follow the
-ledger. `NoteDisplay`, the interface, is also the display of a desk without a vault.
+`NoteDisplay` reads the folders, gets a list of actions from `plan`, and performs them: each action changes a letter
+in the ledger, then writes the note as the ledger has the letter.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from postroom.core import life
-from postroom.core.audit import ParsedLine
-from postroom.core.errors import (
-    Conflict,
-    Corrupt,
-    Denied,
-    Invalid,
-    NotFound,
-    PostroomError,
-    Unavailable,
-)
-from postroom.core.records import DeskSettings, Entry, LetterState, NoteLocation
-from postroom.desk import note_actions as do
-from postroom.desk import plan as planning
-from postroom.desk.compose import Composer, normalize_text
-from postroom.desk.exposure import ExposureLog
-from postroom.desk.log import ActionLog, AuditLogEntry
-from postroom.desk.note_actions import NoteAction
-from postroom.desk.note_sync import NoteSync, SeenNote
-from postroom.desk.notes import Notes, text_of
-from postroom.desk.plan import LetterNote, LetterRecord, plan
-from postroom.desk.proposals import PERSON, Proposals
+from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, PostroomError
+from postroom.core.records import NO_NOTE, DeskSettings, Entry, ExpectedNote
+from postroom.core.text import one_line
+from postroom.desk import plan
+from postroom.desk.note_sync import NoteSync, Record, SeenNote
+from postroom.desk.notes import LetterSource, is_sent_within_call, text_of
+from postroom.desk.proposals import PERSON, Composer, Proposals, normalize_text
 from postroom.desk.unowned_notes import Slip, UnownedNotes
 from postroom.desk.verdicts import Verdicts
 from postroom.vault import folders
+from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
+SCANNED_FOLDERS: Final = (*plan.HOMES, folders.APPROVED)
 RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
-LOOKS: Final = 3  # at the folders while something is missing: it may be on its way meanwhile
+MAX_SCANS: Final = 3  # a note that is missing may be on its way between two folders: scan again
+# Before one of these events, the note's place is recorded. Otherwise, after a crash between the event and the note's
+# move back, its place would count as another verdict.
+LOCATED_FIRST: Final = ("edit", "reopen")
 _LETTER_LIKE: Final = re.compile(rb"pending_approval|letter")
 
 
-class Look(NamedTuple):
-    """What a look at the folders showed: the notes of each letter, those without one, and remarks."""
-
-    letters: dict[str, list[SeenNote]]
-    unowned: list[SeenNote]
-    reports: list[str]
-
-
 class NoteDisplay:
-    """Shows letters and the log to the person as files, and takes in what the person did to them.
-
-    This is the display of a desk without a vault: it shows nothing, and the terminal and the page are the only
-    surfaces. `VaultDisplay` is the one with a vault.
-    """
-
-    def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Take in what was done to the notes and bring them up to date; return what to tell the person.
-
-        `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
-        """
-        del adopt
-        return []
-
-    def sync(self, entry: Entry, *, retext: bool = False) -> None:
-        """Bring a letter's note up to the ledger; `retext` also replaces the text in it."""
-
-    def is_untouched(self, entry: Entry) -> bool:
-        """Whether note and slip of an approved letter, its verdict, are as they were at the last look."""
-        del entry
-        return True
-
-    def text(self, entry: Entry) -> str | None:
-        """Return the text in a letter's note; None without a note, or if it cannot be read."""
-        del entry
-        return None
-
-    def slips(self) -> list[Slip]:
-        """Return the slips of the last look that may still be spent, the newest first."""
-        return []
-
-    def file_slip(self, hash: str) -> None:
-        """Put a slip away whose letter was sent; if somebody is at it, the next look does."""
-
-    def paused_by(self) -> str:
-        """Return the file by which the person has paused everything, or nothing."""
-        return ""
-
-    def flush_log(self) -> None:
-        """Bring the log files up to the ledger."""
-
-    def lines_ahead(self) -> list[ParsedLine]:
-        """Return the lines of the log files that the ledger does not have."""
-        return []
-
-    def write_pre_send_record(self, record: AuditLogEntry) -> None:
-        """Write what a contract wants recorded before a letter is sent; without it, the letter is held."""
-        del record
-        raise Unavailable(
-            "This desk has no vault for the record that must precede the letter",
-            remedy="Set VAULT_PATH to a folder.",
-        )
-
-
-class VaultDisplay(NoteDisplay):
-    """The display of a desk that has a vault; the desk's lock is held meanwhile."""
+    """The letters of a desk as notes in its vault; the desk's lock is held for each call."""
 
     def __init__(
-        self,
-        vault: Vault,
-        log: ActionLog,
-        proposals: Proposals,
-        verdicts: Verdicts,
-        composer: Composer,
-        exposure: ExposureLog,
-        roots: Sequence[Path],  # folders in which a person can pause
+        self, vault: Vault, desk: str, composer: Composer, proposals: Proposals, verdicts: Verdicts
     ) -> None:
-        self._vault, self._log, self._verdicts, self._roots = vault, log, verdicts, roots
+        self._vault, self._desk, self._verdicts = vault, desk, verdicts
         self._ledger, self._rules, self._clock = proposals.ledger, proposals.rules, proposals.clock
         self._sync = NoteSync(vault, proposals.ledger)
-        self._notes = Notes(self._sync, proposals.rules, log.desk)
         self._reports: list[str] = []
         self._unowned = UnownedNotes(
-            self._notes, proposals, composer, exposure, self._reports.append
+            self._sync, composer, proposals, verdicts, self.sync, self._reports
         )
-        self._seen: dict[str, SeenNote] = {}  # at the last look, by path
-        self._handled: set[str] = set()  # letters that a note without one became
-        self._was_disturbed = False  # somebody was at a note meanwhile
-        self._settings = DeskSettings()  # as of the beginning of the last look
-
-    # The desk's interface
+        self._seen: dict[str, SeenNote] = {}  # the notes of the last scan, by path
+        self._had_conflict = False  # somebody changed a note or letter during this reconcile
+        self._settings = DeskSettings()  # as of the beginning of the last reconcile
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Take in what was done to the notes and bring them up to date; return what to tell the person."""
+        """Carry out what people did to the notes, and update the notes; return messages for the person.
+
+        With `adopt`, the requests in `Plans/` move to `Pending_Approval/`, and slips approve waiting letters.
+        """
         self._reports.clear()
-        self._unowned.full.clear()
-        self._handled.clear()
-        self._was_disturbed = False
+        self._unowned.begin()
+        self._had_conflict = False
         if adopt:
             self._adopt_requests()
         for id in self._ledger.letters.with_old_html():
             with self._guarded(f"The letter {id}"):
-                if entry := self._verdicts.upkeep.refreeze(id):
+                if entry := self._verdicts.refreeze(id):
                     notice = next(one.text for one in entry.card.lines if one.kind == "refrozen")
                     self._reports.append(f"The letter {id}: {notice}")
-                    self._notes.sync_note(entry, notice)
+                    self.sync(entry, notice)
         self._settings = self._ledger.settings
-        states = self._ledger.letters.states()  # what changes meanwhile is read again by itself
-        for expired in self._verdicts.upkeep.expire(states):
-            states.pop(expired.id)
-            self._notes.sync_note(expired)
-        look = self._look()
-        self._seen = {
-            one.path: one for notes in (*look.letters.values(), look.unowned) for one in notes
-        }
-        for seen in look.unowned:
+        # Read once for all letters. `_plan_letter` reads a letter again before anything is done about it.
+        expected = {note.key: note for note in self._ledger.notes.expected(*SCANNED_FOLDERS)}
+        states = {note.key: note.letter for note in expected.values() if note.letter}
+        for expired in self._verdicts.expire(states):
+            del expected[expired.id]
+            self.sync(expired)
+        letters = self._scan(expected)
+        for seen in letters.pop("", []):
             with self._guarded(seen.path):
-                self._perform(plan((), [self._unowned.classify(seen)], self._rules))
-        self._reconcile_letters(states, look)
+                self._perform(plan.plan_unowned(self._unowned.classify(seen), self._rules))
+        self._reconcile_letters(expected, letters)
         if adopt and self._rules.live and self._rules.trust == "folder":
             for slip in self.slips():
                 with self._guarded(slip.path):
-                    letters = [entry.id for entry in self._unowned.waiting_for(slip)]
-                    self._perform(planning.plan_slip(slip.path, slip.hash, letters))
+                    waiting = [entry.id for entry in self._unowned.waiting_for(slip)]
+                    self._perform(plan.plan_slip(slip.path, slip.hash, waiting))
         return list(self._reports)
 
-    def sync(self, entry: Entry, *, retext: bool = False) -> None:
-        """Bring a letter's note up to the ledger; `retext` also replaces the text in it."""
-        self._notes.sync_note(entry, retext=retext)
+    def sync(self, entry: Entry, notice: str | None = "", *, restore: bool = False) -> None:
+        """Write a letter's note as `write` does, and record where it is."""
+        self._sync.record(self.write(entry, notice, restore=restore))
+
+    def write(
+        self,
+        entry: Entry,
+        notice: str | None = "",
+        *,
+        retext: bool = False,
+        restore: bool = False,
+    ) -> Record | None:
+        """Write a letter's note, in its folder and as the ledger has the letter; return a function that records it.
+
+        None if nothing was written. A `notice` of None keeps the notice in the note. `retext` replaces the text in the
+        note too, after an edit elsewhere. A note that is missing is written again only with `restore`: somebody may
+        have moved it.
+        """
+        old = self._sync.as_known(entry.note) if entry.note.location.path else None
+        if not old and entry.note != NO_NOTE:  # the note changed after the letter was read
+            entry = self._ledger.letters.get(entry.id)
+        notice = entry.note.location.notice if notice is None else notice
+        source = self._source(entry, notice, retext=retext)
+        return self._sync.write(source, restore=restore, status=entry.note, old=old)
+
+    def _source(self, entry: Entry, notice: str = "", *, retext: bool = False) -> LetterSource:
+        return LetterSource(self._ledger, self._rules, self._desk, entry, notice, retext)
 
     def is_untouched(self, entry: Entry) -> bool:
-        """Whether an approved letter's note, and the slip that approved it, are as they were last seen."""
+        """Whether an approved letter's note, and the slip that approved it, are unchanged since the last scan."""
         verdict = getattr(entry.state, "verdict", None)
         if verdict is None:
             return False
         if verdict.slip:
             slip = self._slip(verdict.slip)
-            if (
-                slip is None
-                or self._vault.stat(slip.path) != slip.file
-                # Two versions may share a stamp. Another thread may have looked again meanwhile.
-                or (seen := self._seen.get(slip.path)) is None
-                or self._vault.read(slip.path)[0] != seen.raw
-            ):
+            # Two contents may have the same time stamp, so the content is compared too.
+            if slip is None or self._vault.stat(slip.path) != slip.seen.file:
                 return False
-        return self._notes.is_untouched(entry)
+            if self._vault.read(slip.path)[0] != slip.seen.raw:
+                return False
+        location = entry.note.location
+        if not location.path:
+            return is_sent_within_call(entry.state)
+        file = self._vault.stat(location.path)
+        is_same = file is not None and file[1:] == location[-3:]
+        return is_same and location.path.startswith(f"{plan.folder(entry.state, entry.home)}/")
 
     def text(self, entry: Entry) -> str | None:
         """Return the text in a letter's note; None without a note, or if it cannot be read."""
-        return self._notes.text(entry)
+        path = entry.note.location.path
+        if (
+            not path or self._vault.stat(path) is None
+        ):  # it may have moved since the letter was read
+            path = self._ledger.notes.location(entry.id).path
+        try:
+            return text_of(entry, Note.parse(self._vault.read(path)[0])) if path else None
+        except PostroomError:
+            return None
 
-    def slips(self) -> list[Slip]:
-        """Return the slips of the last look that may still be spent, the newest first."""
-        return self._unowned.slips_among(self._in_approved())
+    def slips(self, *, spent: bool = False) -> list[Slip]:
+        """Return the slips of the last scan that can still be spent, newest first; with `spent`, also the spent ones."""
+        approved = [one for one in self._seen.values() if one.folder == folders.APPROVED]
+        return self._unowned.slips_among(approved, spent=spent)
+
+    def _slip(self, hash: str) -> Slip | None:
+        return next((slip for slip in self.slips(spent=True) if slip.hash == hash), None)
 
     def file_slip(self, hash: str) -> None:
-        """Put a slip away whose letter was sent; what is in the way, the next look does."""
+        """Move a slip whose letter was sent to `Done/`; if somebody changes it now, the next reconcile does it."""
         slip = self._slip(hash)
-        if slip and self._vault.stat(slip.path) == slip.file:
+        if slip and self._vault.stat(slip.path) == slip.seen.file:
             with self._guarded(slip.path):
-                facts = self._unowned.classify(self._seen[slip.path])
-                self._perform(plan((), [facts], self._rules))
-
-    def paused_by(self) -> str:
-        """Return the file by which the person has paused everything, or nothing."""
-        # In any case, of whatever kind, and also beside a room: what should stop must not miss.
-        for root in self._roots:
-            try:
-                with os.scandir(root) as entries:
-                    names = sorted(e.name for e in entries if e.name.casefold() in folders.PAUSES)
-            except OSError as why:
-                raise Unavailable(
-                    f"{root} cannot be looked into: {why.strerror}",
-                    remedy="Whether a person paused all sending cannot be told until it can.",
-                ) from why
-            if names:
-                return names[0]
-        return ""
-
-    def flush_log(self) -> None:
-        """Bring the log files up to the ledger."""
-        self._log.write_new_lines()
-
-    def lines_ahead(self) -> list[ParsedLine]:
-        """Return the lines of the log files that the ledger does not have."""
-        return self._log.lines_ahead()
-
-    def write_pre_send_record(self, record: AuditLogEntry) -> None:
-        """Write what a contract wants recorded before a letter is sent."""
-        self._log.write_pre_send_record(record)
+                self._perform(plan.plan_unowned(self._unowned.classify(slip.seen), self._rules))
 
     # Steps of a reconcile
 
     @contextmanager
     def _guarded(self, subject: str) -> Iterator[None]:
-        """Go on with the next note if somebody decides, moves or edits in this moment: the next look sees that."""
+        """Keep an error about one note or letter from stopping the others.
+
+        A conflict means that somebody decides, moves or edits at this moment; the next reconcile sees the result. An
+        error in the note itself is reported with `subject`. Any other error is raised.
+        """
         try:
             yield
         except (Conflict, NotFound):
-            self._was_disturbed = True
-        except (Corrupt, Denied, Invalid) as why:  # one note must not keep all others waiting
+            self._had_conflict = True
+        except (Corrupt, Denied, Invalid) as why:
             self._reports.append(f"{subject}: {why.message}. {why.remedy}")
 
     def _adopt_requests(self) -> None:
+        # Move the requests from `Plans/` to `Pending_Approval/`, as many as may wait there.
         waiting = len(self._unowned.requests_in(folders.PENDING))
         seen = self._unowned.requests_in(folders.PLANS)
         self._seen = self._seen | {one.path: one for one in seen}
@@ -257,38 +186,42 @@ class VaultDisplay(NoteDisplay):
         for one in seen:
             with self._guarded(one.path):
                 requests.append(self._unowned.classify(one))
-        for action in planning.plan_requests(requests, waiting, self._rules):
+        for action in plan.plan_requests(requests, waiting, self._rules):
             with self._guarded(getattr(action, "path", "")):
                 self._perform([action])
 
-    def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
-        locations = self._ledger.notes.locations()
-        # What to do, as the notes say, depends on the trust level.
+    def _reconcile_letters(
+        self, expected: dict[str, ExpectedNote], letters: dict[str, list[SeenNote]]
+    ) -> None:
+        # Open letters, those without a note so far, and those whose note was found in a folder.
+        # The text of an open note depends on the trust level: at a new level all are written again.
         is_trust_new = self._settings.notes_trust != self._rules.trust
-        for id in dict.fromkeys((*states, *locations, *look.letters)):
-            if id in self._handled:
+        needs_note = (id for id, note in expected.items() if note.is_open or not note.location.path)
+        for id in dict.fromkeys((*needs_note, *letters)):
+            if id in self._unowned.handled:
                 continue
-            seen, state, location = look.letters.get(id, []), states.get(id), locations.get(id)
-            files = [_letter_note(id, one) for one in seen]
-            if state and location and not is_trust_new:
-                is_current = location.version == state.version
-                if planning.is_untouched(state.state, location.path, files, is_current=is_current):
+            found, note = letters.get(id, []), expected.get(id)
+            if note and note.letter and note.is_open and not is_trust_new:
+                files, path = list(map(_letter_note, found)), note.location.path
+                is_current = note.location.version == note.letter.version
+                if plan.is_untouched(note.letter.state, path, files, is_current=is_current):
                     continue
             with self._guarded(f"The letter {id}"):
-                self._perform(self._plan_letter(id, files))
-        if is_trust_new and not self._was_disturbed:
+                self._perform(self._plan_letter(id, found))
+        if is_trust_new and not self._had_conflict:
             with self._ledger.write(synced=False) as tx:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
-    def _plan_letter(self, id: str, files: list[LetterNote]) -> list[NoteAction]:
-        """Gather the facts about one letter as it is now, and plan."""
+    def _plan_letter(self, id: str, seen: list[SeenNote]) -> list[plan.Action]:
+        """Return the actions for one letter, after reading the letter and its notes again."""
         try:
             entry = self._ledger.letters.get(id)
         except NotFound:
-            return plan((), files[:1], self._rules)
-        location, unfinished = self._ledger.notes.location(id), self._sync.unfinished_write(id)
+            unknown = f"names the letter {one_line(id)[:20]}, which this desk does not know."
+            return [plan.Report(f"{one.path} {unknown}") for one in seen[:1]]
+        location, unfinished = entry.note.location, self._sync.unfinished_write(entry.note)
         slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
-        record = LetterRecord(
+        record = plan.LetterRecord(
             id=id,
             state=entry.state,
             home=entry.home,
@@ -298,167 +231,133 @@ class VaultDisplay(NoteDisplay):
             unfinished_write=unfinished[0] if unfinished else "",
             is_slip_gone=bool(slip) and self._slip(slip) is None,
         )
-        return plan([record], [self._with_content(entry, file) for file in files], self._rules)
+        files = [_letter_note(one, self._source(entry)) for one in seen]
+        return plan.plan_letter(record, files, self._rules)
 
-    def _with_content(self, entry: Entry, file: LetterNote) -> LetterNote:
-        note = self._seen[file.path].note
-        if note is None:
-            return file
-        text, wrong = text_of(entry, note), self._notes.wrong_fields(entry, note)
-        return replace(file, text=text, wrong_fields=wrong, reason=note.text("reason"))
+    # Reading the folders
 
-    def _in_approved(self) -> list[SeenNote]:
-        return [one for one in self._seen.values() if one.folder == folders.APPROVED]
+    def _scan(self, expected: dict[str, ExpectedNote]) -> dict[str, list[SeenNote]]:
+        """Read the folders; return the notes by the letter that each names, under "" those that name none.
 
-    def _slip(self, hash: str) -> Slip | None:
-        slips = self._unowned.slips_among(self._in_approved(), spent=True)
-        return next((slip for slip in slips if slip.hash == hash), None)
-
-    # Looking
-
-    def _look(self) -> Look:
-        """Look at the folders; again while something is missing, for it may be on its way meanwhile."""
-        for count in range(LOOKS):
-            look = Look({}, [], [])
+        While the note of an open letter is missing, the folders are read again: it may be on its way between two.
+        """
+        known = {note.location.path: (id, note.location) for id, note in expected.items()}
+        for count in range(MAX_SCANS):
             settled_before = int(self._clock().wall * 1e9) - RACY
-            watched = (*planning.HOMES, folders.APPROVED)
-            known = self._ledger.notes.in_folders(*watched)
-            for folder in watched:
-                self._look_into(folder, settled_before, look, known)
-            # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
-            changed = self._vault.changed(folders.REJECTED)
+            seen: list[SeenNote] = []
+            for folder in SCANNED_FOLDERS:
+                # There may be thousands of ordinary drafts, and parsing YAML is slow.
+                unknown = _LETTER_LIKE if folder == folders.DRAFTS else None
+                seen += self._sync.scan(
+                    folder, settled_before=settled_before, unknown=unknown, known=known
+                )
+            letters = self._by_letter(seen)
+            missing = [
+                id
+                for id, note in expected.items()
+                if note.is_open
+                and note.location.path
+                and note.location.path not in (one.path for one in letters.get(id, ()))
+            ]
+            # Rejected/ may be large, and is read only if the folder has changed or a note is missing elsewhere.
+            changed = self._vault.folder_mtime(folders.REJECTED)
             is_seen = self._settings.rejected_changed == changed and changed < settled_before
-            missing = self._missing(look)
             if not is_seen or missing:
-                self._look_into(folders.REJECTED, settled_before, look)
+                seen += self._sync.scan(folders.REJECTED, settled_before=settled_before)
+                letters = self._by_letter(seen)
                 with self._ledger.write(synced=False) as tx:
                     tx.save_settings(replace(tx.settings, rejected_changed=changed))
-            if not missing or all(look.letters.get(id) for id in missing) or count == LOOKS - 1:
+            if not missing or all(id in letters for id in missing) or count == MAX_SCANS - 1:
                 break
-        self._reports += look.reports
-        return look
+        for one in seen:
+            if one.problem:
+                unread = f"{one.path} cannot be read. {one.problem}. It is ignored."
+                self._reports.append(unread)
+            elif self._letter_of(one) is None:
+                foreign = f"{one.path} belongs to another desk and is ignored here."
+                self._reports.append(foreign)
+        self._seen = {one.path: one for one in seen}
+        return letters
 
-    def _missing(self, look: Look) -> list[str]:
-        """Return the letters whose note is not where it was last seen."""
-        return [
-            id
-            for id, location in self._ledger.notes.locations().items()
-            if location.path and all(one.path != location.path for one in look.letters.get(id, ()))
-        ]
+    def _letter_of(self, seen: SeenNote) -> str | None:
+        """Return the id of the letter that a note names, "" for none; None if it is unreadable or another desk's."""
+        if seen.note is None:
+            return seen.key or None
+        letter, desk = seen.note.text("letter"), seen.note.text("desk")
+        return None if letter and desk not in ("", self._desk) else letter
 
-    def _look_into(
-        self,
-        folder: str,
-        settled_before: int,
-        look: Look,
-        known: Mapping[str, tuple[str, NoteLocation]] | None = None,
-    ) -> None:
-        # There may be thousands of plain drafts, and parsing YAML takes its time.
-        unknown = _LETTER_LIKE if folder == folders.DRAFTS else None
-        for seen in self._sync.scan(
-            folder, settled_before=settled_before, unknown=unknown, known=known
-        ):
-            note, path = seen.note, seen.path
-            if seen.problem:
-                look.reports.append(f"{path} cannot be read. {seen.problem}. It is ignored.")
-            if note is None:
-                if seen.key:
-                    look.letters.setdefault(seen.key, []).append(seen)
-            elif not (letter := note.text("letter")):
-                look.unowned.append(seen)
-            elif note.text("desk") not in ("", self._log.desk):
-                look.reports.append(f"{path} belongs to another desk and is ignored here.")
-            else:
-                look.letters.setdefault(letter, []).append(seen)
+    def _by_letter(self, seen: Iterable[SeenNote]) -> dict[str, list[SeenNote]]:
+        letters: dict[str, list[SeenNote]] = {}
+        for one in seen:
+            if (letter := self._letter_of(one)) is not None:
+                letters.setdefault(letter, []).append(one)
+        return letters
 
     # Performing
 
-    def _perform(self, actions: Iterable[NoteAction]) -> None:
-        """Perform actions in order; what an action leads to comes before the next one."""
-        waiting = deque(actions)
-        while waiting:
-            waiting.extendleft(reversed(self._act(waiting.popleft())))
+    def _perform(self, actions: Iterable[plan.Action]) -> None:
+        for action in actions:
+            match action:
+                case plan.Report(sentence):
+                    self._reports.append(sentence)
+                case plan.Update():
+                    self._update(action)
+                case plan.FileAction(path):
+                    self._seen[path] = self._unowned.act(action, self._seen[path])
 
-    def _act(self, action: NoteAction) -> Sequence[NoteAction]:
-        """Perform one action; return what follows from its outcome."""
-        match action:
-            case do.Report(sentence):
-                self._reports.append(sentence)
-            case do.Remember(letter, path):
-                self._sync.remember(letter, self._seen[path])
-            case do.Sync(letter, notice, restore):
-                kept = self._ledger.notes.location(letter).notice if notice is None else notice
-                self._notes.sync_note(self._ledger.letters.get(letter), kept, restore=restore)
-            case do.Approve():
-                return self._approve(action)
-            case do.FreezeText():
-                return self._freeze_text(action)
-            case do.Decide(letter, "reject", reason):
-                self._verdicts.decide(letter, "reject", by=PERSON, reason=reason)
-            case do.Decide(letter, "undo" | "reopen" as event):
-                self._verdicts.decide(letter, event)
-            case do.Decide(letter, "approve by slip", hash):
-                self._verdicts.approve_by_slip(letter, hash)
-                return [do.Sync(letter, "")]
-            case do.ApproveListed():
-                return self._approve_listed(action)
-            case do.FileAction(path):
-                self._act_on_file(action, self._seen[path])
-        return ()
-
-    def _act_on_file(self, action: do.FileAction, seen: SeenNote) -> None:
-        match action:
-            case do.MoveFile(path, folder, forget_inode):
-                self._sync.move_file(path, seen.file, folder)
-                self._seen[path] = seen._replace(note=None)  # it is no slip any more
-                if forget_inode:
-                    with self._ledger.write(synced=False) as tx:
-                        tx.tool_notes.free_inode(seen.file.inode)
-            case do.Freeze():
-                if letter := self._unowned.freeze(seen, action):
-                    self._handled.add(letter)
-            case do.SeeSlip(path, hash, mark):
-                if mark:
-                    self._unowned.mark_approved(seen)
-                    self._seen[path] = self._sync.open(path, seen.file)
-                with self._ledger.write() as tx:
-                    tx.slips.add(hash)
-            case do.FileSlip():
-                self._unowned.file_slip(seen, action)
-            case do.PresentRequest():
-                self._unowned.present_request(seen, action)
-
-    def _approve(self, action: do.Approve) -> list[NoteAction]:
-        letter, path = action.letter, action.path
-        try:
-            self._verdicts.approve(letter, by=PERSON, via=life.Channel.FOLDER)
-        except (Denied, Conflict) as why:
-            return planning.put_back(letter, path, f"{why.message}. {why.remedy}")
-        approved = f"The letter {letter} was approved: its note was moved to Approved/."
-        return [do.Report(approved), do.Remember(letter, path), do.Sync(letter, "")]
-
-    def _freeze_text(self, action: do.FreezeText) -> list[NoteAction]:
-        entry, notice = self._ledger.letters.get(action.letter), planning.REFROZEN
-        try:
-            self._verdicts.edit(entry.id, replace(entry.letter, text=action.text))
-        except PostroomError as why:
-            notice = f"Its new text was not taken: {why.message}."
-        return planning.put_back(action.letter, action.path, notice)
-
-    def _approve_listed(self, action: do.ApproveListed) -> list[NoteAction]:
+    def _update(self, action: plan.Update) -> None:
+        # Carry out the verdict, record the place where the person left the note, and write the note. A verdict that is
+        # refused becomes a notice in the note, which goes back.
         id, path = action.letter, action.path
-        with self._ledger.write() as tx:
-            tx.slips.add(action.hash)
+        is_located_first = action.event in LOCATED_FIRST
+        if is_located_first:
+            self._sync.remember(id, self._seen[path])
         try:
-            self._verdicts.approve(
-                id, by=PERSON, via=life.Channel.FOLDER, digest=action.digest, slip=action.hash
-            )
-        except (Conflict, Denied) as why:
-            return [do.PresentRequest(path, action.agent, why=why.message)]
-        self._handled.add(id)
-        return [do.Sync(id, ""), do.Report(f"The letter {id} was approved: {path} lists it.")]
+            entry = self._decide(action)
+        except PostroomError as why:
+            if action.event == "edit":
+                refusal = f"Its new text was not taken: {why.message}."
+            elif action.event == "approve" and path and isinstance(why, Denied | Conflict):
+                refusal = f"{why.message}. {why.remedy}"
+            else:
+                raise
+            action, entry = plan.put_back(id, path, refusal), self._ledger.letters.get(id)
+        if action.report:
+            self._reports.append(action.report)
+        if path and not is_located_first:
+            self._sync.remember(id, self._seen[path])
+        entry = self._ledger.letters.get(id) if path else entry
+        self.sync(entry, action.notice, restore=action.restore)
+
+    def _decide(self, action: plan.Update) -> Entry:
+        """Carry out the verdict of an action, if it has one; return the letter as it is afterwards."""
+        id, verdicts = action.letter, self._verdicts
+        match action.event:
+            case "":
+                return self._ledger.letters.get(id)
+            case "approve":
+                via = life.Channel.SLIP if action.slip else life.Channel.FOLDER
+                entry = self._ledger.letters.get(id)
+                return verdicts.approve(entry, by=PERSON, via=via, slip=action.slip)
+            case "edit":
+                letter = self._ledger.letters.get(id).letter
+                return verdicts.edit(id, replace(letter, text=action.text))
+            case "reject":
+                return verdicts.decide(id, "reject", by=PERSON, reason=action.text)
+            case event:
+                return verdicts.decide(id, event)
 
 
-def _letter_note(letter: str, seen: SeenNote) -> LetterNote:
-    is_changed, is_broken = seen.note is not None, bool(seen.problem)
-    return LetterNote(path=seen.path, letter=letter, is_changed=is_changed, is_broken=is_broken)
+def _letter_note(seen: SeenNote, source: LetterSource | None = None) -> plan.LetterNote:
+    """Return the facts about a note; with its letter as `source`, also the text, fields and reason in the note."""
+    file = plan.LetterNote(
+        path=seen.path, is_changed=seen.note is not None, is_broken=bool(seen.problem)
+    )
+    if source is None or seen.note is None:
+        return file
+    return replace(
+        file,
+        text=text_of(source.entry, seen.note),
+        wrong_fields=source.wrong_fields(seen.note),
+        reason=seen.note.text("reason"),
+    )

@@ -1,43 +1,45 @@
-"""Letters as agents' calls see them: each call reconciles the vault once and leaves one line in the log."""
+"""The calls of agents about letters: each reconciles the vault once, and leaves one line in the log."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from postroom.core import life, policy
-from postroom.core.audit import Value
-from postroom.core.errors import Conflict, PostroomError
+from postroom.core.audit import Value, redact_addresses
+from postroom.core.errors import Conflict, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.values import dataclass
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import PLAIN, Proposal
 from postroom.desk.recorder import Call, check_name
-from postroom.store.locks import locked
+from postroom.store.files import locked
+from postroom.store.sql.letters import LetterReader
 
 if TYPE_CHECKING:
     from postroom.desk.desk import Desk
 
-MAX_UNDO_WAIT = 30.0  # seconds that a call waits for an undo window to pass
-MAX_PACE_WAIT = 60.0  # and for the pace
-MAX_WAIT = 90.0  # and for both, and for other dispatchers
-MIN_WAIT = 0.5  # between two looks at a letter that another dispatcher has
-ROUNDS = 8  # of waiting
+# Seconds that a call waits:
+MAX_UNDO_WAIT = 30.0  # for an undo window to pass
+MAX_PACE_WAIT = 60.0  # for the pace
+MAX_WAIT = 90.0  # in all, with the wait for another dispatcher
+MIN_WAIT = 0.5  # between two reads of a letter that another dispatcher has
+MAX_ROUNDS = 8  # of waiting
 
 
 class PaceDelay(float):
-    """Seconds to wait where too many letters leave at once."""
+    """Seconds to wait because too many letters were sent in a short time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterCalls:
-    """What agents ask of a desk."""
+    """The calls with which agents propose letters and ask about them."""
 
     desk: Desk
 
     def post(
-        self, call: Call, letter: Letter, proposal: Proposal | None = None, *, slips: bool = False
+        self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
     ) -> Entry:
         """Ask for a letter to be sent and wait for the answer, as `posting` does."""
         running = self.posting(call, letter, proposal, slips=slips)
@@ -49,14 +51,13 @@ class LetterCalls:
                 return entry
 
     def posting(
-        self, call: Call, letter: Letter, proposal: Proposal | None = None, *, slips: bool = False
+        self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
     ) -> Generator[float, None, Entry]:
-        """Ask for a letter to be sent; return its entry, which mostly waits for a verdict.
+        """Ask for a letter to be sent; return it as it is then, usually waiting for a verdict.
 
-        With `slips`, a slip in Approved/ that fits counts as approval. An approved letter is sent within
-        the call; if an undo window or the pace passes soon, the seconds to wait are yielded.
+        With `slips`, a slip in Approved/ that fits the letter approves it. An approved letter is sent within the call;
+        if it must first wait for a short undo window or the pace, the generator yields the seconds to wait.
         """
-        proposal = proposal or Proposal()
         with self._refusals(call):
             self.desk.reconcile()
             if slips and self.desk.rules.live and self.desk.rules.trust == "folder":
@@ -78,25 +79,28 @@ class LetterCalls:
         return entry
 
     def propose(self, call: Call, letter: Letter, proposal: Proposal) -> Entry:
-        """Enter a letter and notify the person; nothing is sent within the call."""
+        """Enter a letter and notify the person; it is not sent within the call."""
         entry = self.desk.proposals.propose(call, letter, proposal)
         self.desk.sync_notes_and_log(entry)
         self._notify(letter, entry)
         return entry
 
     def _notify(self, letter: Letter, entry: Entry) -> None:
-        """Notify the person of a new letter that waits, with its address on the page."""
+        """Notify the person of a new letter that waits for a verdict, with its address on the page if that is served."""
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             page = ""
-            with suppress(PostroomError):  # the letter waits in any case
+            with suppress(PostroomError):  # then the notice has no address
                 page = self.desk.locks.page_address()
             self.desk.effects.notify(entry, f"{page}/letter/{entry.id}" if page else "")
 
     def _dispatch_soon(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
-        """Dispatch an approved letter if it is due soon; wait for a dispatcher that has it already."""
+        """Dispatch an approved letter once it is due, or wait for the dispatcher that has it; yield the seconds to wait.
+
+        Returns the letter as it is then; if the wait would be too long, without dispatching it.
+        """
         waited = 0.0
         try:
-            for turn in range(ROUNDS):
+            for turn in range(MAX_ROUNDS):
                 left = self.desk.due_in(entry) or 0.0
                 wait = max(left, MIN_WAIT) if turn or left else 0.0
                 waited += wait
@@ -122,7 +126,7 @@ class LetterCalls:
             f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
             remedy="Change the letter if another one is meant.",
         )
-        refused.logged = True  # by `propose`
+        refused.logged = True  # `propose` has written the line of this call
         return refused
 
     def _file_slip(self, hash: str) -> None:
@@ -134,9 +138,17 @@ class LetterCalls:
             self.desk.problems.append(f"The slip is spent, but not filed: {why.message}.")
 
     def rehearse(self, call: Call, letter: Letter | None, **parameters: Value) -> None:
-        """Refuse a letter that could never be sent, and write the line of the call; nothing is entered."""
+        """Write the line of a call in a rehearsal, and enter no letter; raise if the letter could never be sent."""
         with self._refusals(call):
-            self.desk.proposals.rehearse(call, letter, parameters)
+            check_name(call)
+            about: Mapping[str, Value] = parameters
+            target = ""
+            if letter is not None:
+                own = self.desk.exposure.own(letter.account) if letter.in_reply_to else frozenset()
+                policy.admit(letter, self.desk.rules, own)
+                target = redact_addresses([address.spec for address in letter.envelope])
+                about = {"subject": letter.subject}
+            self.desk.recorder.write(call, result="dev_mode", target=target, parameters=about)
         with suppress(PostroomError):  # the next call writes the log
             self.desk.flush_log()
 
@@ -147,30 +159,47 @@ class LetterCalls:
             policy.budget(tx.budget.spent(now, self.desk.rules.reach), self.desk.rules, now)
 
     def withdraw(self, call: Call, id: str) -> Entry:
-        """Withdraw a letter of this agent."""
+        """Withdraw a letter of this agent; raise `Conflict` if a dispatcher has claimed it or it is closed."""
         with self._refusals(call):
             self.desk.reconcile()
-            entry = self.desk.proposals.withdraw(call, id)
+            with self.desk.ledger.write() as tx:
+                entry = self._find(tx.letters, call, id)
+                try:
+                    state = life.change(id, entry.state, "withdraw", self.desk.clock())
+                except Conflict as why:
+                    why.remedy = "There is nothing more to do."
+                    raise
+                entry = tx.letters.swap(entry, state)
+                self.desk.recorder.add_line(tx, call, entry, result="success")
         return self.desk.synced(entry)
 
     def status(self, call: Call, id: str) -> Entry:
-        """Return a letter of this agent."""
         with self._refusals(call):
             self.desk.reconcile()
-            entry = self.desk.proposals.status(call, id)
+            with self.desk.ledger.write() as tx:
+                entry = self._find(tx.letters, call, id)
+                self.desk.recorder.add_line(tx, call, entry, result="success")
         self.desk.flush_log()
         return entry
 
     def replaced_by(self, entry: Entry) -> str:
-        """Return the id of the letter that replaces this one, or nothing."""
+        """Return the id of the letter that replaces this one; empty without one."""
         with self.desk.ledger.read() as tx:
             newer = tx.letters.replacement_of(entry.agent, entry.id)
         return newer[0] if newer else ""
 
     def peek(self, call: Call, id: str) -> Entry:
-        """Return a letter of this agent, for a call whose line is written later."""
+        """Return a letter of this agent without writing a line: the call writes its own."""
         self.desk.reconcile()
-        return self.desk.proposals.find(call, id)
+        return self._find(self.desk.ledger.letters, call, id)
+
+    def _find(self, letters: LetterReader, call: Call, id: str) -> Entry:
+        check_name(call)
+        entry = letters.find(id)
+        # For another agent's letter the error is the same as for one that does not exist.
+        if entry is None or entry.agent != call.agent:
+            raise NotFound(f"There is no letter {id}", remedy="Name one that you proposed.")
+        return entry
 
     def letters(self, call: Call) -> list[LetterSummary]:
         """Return the open letters of this agent, newest last."""
@@ -182,14 +211,14 @@ class LetterCalls:
         return summaries
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
-        """Return the ids of this agent's newest letters, for a call that leaves no line."""
+        """Return the ids of this agent's newest letters; this writes no line."""
         check_name(call)
         return [
             line.id for line in self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
         ]
 
     def is_reply_approved(self, call: Call, thread: str) -> bool:
-        """Return whether a letter of this agent's in a conversation, or a slip for a reply to it, is approved."""
+        """Return whether a letter of this agent in a conversation is approved, or a slip for a reply in it exists."""
         self.desk.reconcile()
         approved = self.desk.ledger.lists.summaries("approved", agent=call.agent)
         if any(self.desk.ledger.letters.get(line.id).letter.thread == thread for line in approved):
@@ -201,7 +230,7 @@ class LetterCalls:
 
     @contextmanager
     def _refusals(self, call: Call) -> Iterator[None]:
-        """Write the line of a call that is refused, and show it in the log file."""
+        """If the block raises, write the line of the call, also to the log file."""
         try:
             with self.desk.recorder.refusals(call):
                 yield
@@ -212,7 +241,7 @@ class LetterCalls:
 
 
 def _is_in_dispatch(entry: Entry) -> bool:
-    """Whether another dispatcher is sending it, or about to."""
+    """Whether a dispatcher is sending the letter, or is about to: it is approved, and nothing holds it."""
     state = entry.state
     return isinstance(state, life.Sending) or (isinstance(state, life.Approved) and not state.held)
 

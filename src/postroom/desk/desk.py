@@ -18,20 +18,18 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.core.values import dataclass
-from postroom.desk.apply import NoteDisplay, VaultDisplay
+from postroom.desk.apply import NoteDisplay
 from postroom.desk.calls import LetterCalls
-from postroom.desk.compose import Composer, normalize_text
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import difference
-from postroom.desk.proposals import Proposals
+from postroom.desk.ownership import SingletonLocks
+from postroom.desk.proposals import Composer, Proposals, normalize_text
 from postroom.desk.recorder import CallRecorder
-from postroom.desk.singletons import SingletonLocks
-from postroom.desk.trust import Trust, Unlocked
-from postroom.desk.upkeep import Upkeep
-from postroom.desk.verdicts import Verdicts
+from postroom.desk.verdicts import Trust, Unlocked, Verdicts
+from postroom.store.files import locked
 from postroom.store.ledger import Ledger, LedgerReader
-from postroom.store.locks import locked
+from postroom.vault.folders import PAUSES
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox
 
 PREVIEW = 200  # characters of a letter in its pre-send record
-RESTORED = "the ledger was put back from a backup"
+RESTORE_REASON = "the ledger was put back from a backup"  # why letters become unknown
 Proof = str | Unlocked | None  # the passphrase, or proof that it was given
 
 
@@ -78,7 +76,7 @@ class Desk:
         id: str,
         state: Path,
         ledger: Ledger,
-        vault: Vault | None,
+        vault: Vault,
         mailboxes: Callable[[str], Mailbox],
         account: str,
         rules: Rules,
@@ -86,8 +84,7 @@ class Desk:
         permissions: VaultPermissions | None = None,
     ) -> None:
         self.id = id
-        root = vault.root if vault else Path(os.devnull)
-        self.permissions = permissions or VaultPermissions(root)
+        self.permissions = permissions or VaultPermissions(vault.root)
         self.rules = rules
         self.ledger = ledger
         self.mailboxes = mailboxes
@@ -95,50 +92,34 @@ class Desk:
         self.account = account
         self.effects = effects
         self.clock = clock = effects.clock
-        self.problems: list[str] = []  # that did not change an outcome, but a person should know
+        self.problems: list[
+            str
+        ] = []  # messages for the person about errors that changed no outcome
         self.lock = state / "desk.lock"
-        self._vault = vault
+        self.vault = vault
         self.locks = SingletonLocks(ledger, state)
         self.recorder = CallRecorder(ledger)
         self.exposure = ExposureLog(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, effects.draw, account)
         parts = (ledger, rules, self.exposure, clock, self.recorder)
         self.proposals = Proposals(*parts)
-        self.upkeep = Upkeep(*parts)
-        self.verdicts = Verdicts(*parts, self.upkeep)
+        self.verdicts = Verdicts(*parts)
         self.trust = Trust(ledger, rules, self.recorder, effects.draw, self.flush_log)
         self.calls = LetterCalls(self)
-        self.display = NoteDisplay()
-        if vault is not None:
-            roots = tuple(dict.fromkeys((vault.root, self.permissions.root)))
-            self.display = VaultDisplay(
-                vault, self.log, self.proposals, self.verdicts, self.composer, self.exposure, roots
-            )
-
-    @property
-    def vault(self) -> Vault:
-        """The vault; `Unavailable` if this desk has none."""
-        if self._vault is None:
-            remedy = "Set VAULT_PATH to a folder for notes, or use the terminal."
-            raise Unavailable("This desk has no vault", remedy=remedy)
-        return self._vault
-
-    @cached_property
-    def log(self) -> ActionLog:
-        """The log files in the vault."""
-        return ActionLog(self.vault, self.ledger, desk=self.id, trusted=self.ledger.is_sealed)
+        self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.is_sealed)
+        self.display = NoteDisplay(vault, id, self.composer, self.proposals, self.verdicts)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
-        """Sends approved letters."""
-        from postroom.desk.dispatch import Dispatcher  # a list of letters needs neither it nor MIME
+        # Imported here: most commands send nothing, and need neither this nor MIME.
+        from postroom.desk.dispatch import Dispatcher
 
         return Dispatcher(
             ledger=self.ledger,
             rules=self.rules,
             clock=self.clock,
             mailboxes=self.mailboxes,
-            claims=self.ledger.claims,
+            hold_claim=self.ledger.hold_claim,
             paused=self.paused,
             refresh_note=self._refresh_note,
             flush_log=self.flush_log,
@@ -148,57 +129,74 @@ class Desk:
 
     @property
     def reader(self) -> LedgerReader:
-        """The ledger for surfaces: letters, lists, history and settings, to be read alone."""
+        """The ledger for surfaces, which may only read it: letters, lists, history and settings."""
         return self.ledger
 
     def close(self) -> None:
-        """Close the ledger and the vault."""
         self.ledger.close()
-        if self._vault is not None:
-            self._vault.close()
+        self.vault.close()
 
     def paused(self) -> str:
-        """Return the file by which a person stopped all sending and sorting, or nothing.
+        """Return the name of the file by which a person paused all sending and sorting; empty without one.
 
-        Raises if another desk adopted the vault.
+        Raises `Denied` if another desk has adopted the vault, and `Unavailable` if the vault cannot be read.
         """
         self.effects.check_ownership()
-        return self.display.paused_by()
+        # The name counts in upper and lower case, as a file or folder, in the vault's root and in Postroom's folder.
+        for root in dict.fromkeys((self.vault.root, self.permissions.root)):
+            try:
+                with os.scandir(root) as entries:
+                    names = sorted(e.name for e in entries if e.name.casefold() in PAUSES)
+            except OSError as why:
+                raise Unavailable(
+                    f"{root} cannot be looked into: {why.strerror}",
+                    remedy="Whether a person paused all sending cannot be told until it can.",
+                ) from why
+            if names:
+                return names[0]
+        return ""
 
     # Notes and log
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Take in what people did to the notes; return what they should know."""
+        """Carry out what people did to the notes, and bring notes and log up to the ledger; return messages for them.
+
+        With `adopt`, the requests in `Plans/` move to `Pending_Approval/`, and slips approve waiting letters. If the
+        log is ahead, an older ledger was restored: it first takes over what only the log knows. Raises `Denied` if
+        another desk has adopted the vault.
+        """
         self.effects.check_ownership()
         with locked(self.lock):
-            reports = self._reconcile_with_log()
+            backlog, last_line = self.ledger.actions.backlog(), self.ledger.last_line
+            reports: list[str] = []
+            if ahead := self.log.lines_ahead(backlog):
+                unknown_count = self.verdicts.reconcile_with_newer_log(ahead, RESTORE_REASON)
+                lines = f"The log is {len(ahead)} lines ahead of the ledger: {RESTORE_REASON}."
+                reports.append(
+                    f"{lines} {unknown_count} letters may or may not have been sent: `postroom pending`."
+                )
             reports += self.display.reconcile(adopt=adopt)
-            self.display.flush_log()
+            if backlog.lines or self.ledger.last_line != last_line:
+                self.log.write_new_lines()
         return reports
 
-    def _reconcile_with_log(self) -> list[str]:
-        ahead = self.display.lines_ahead()
-        if not ahead:
-            return []
-        unknown = self.upkeep.reconcile_with_newer_log(ahead, RESTORED)
-        lines = f"The log is {len(ahead)} lines ahead of the ledger: {RESTORED}."
-        return [f"{lines} {unknown} letters may or may not have been sent: `postroom pending`."]
-
-    def _refresh_note(self, entry: Entry) -> None:
-        """Take in what a person did to the note of a letter that is about to be sent."""
-        if not self.display.is_untouched(entry):
-            self.problems += [text for text in self.reconcile() if text not in self.problems]
+    def _refresh_note(self, entry: Entry) -> Entry:
+        """Carry out what a person did to the note of a letter before it is sent; return the letter as it is then."""
+        if self.display.is_untouched(entry):
+            return entry
+        self.problems += [text for text in self.reconcile() if text not in self.problems]
+        return self.ledger.letters.get(entry.id)
 
     def flush_log(self) -> None:
-        """Bring the log files up to the ledger."""
+        """Write the ledger's new lines to the log files."""
         with locked(self.lock):
-            self.display.flush_log()
+            self.log.write_new_lines()
 
     def _write_pre_send_record(self, entry: Entry) -> None:
-        """Write the record that a letter's contract asks for; if that fails, the letter is not sent."""
+        """Write the pre-send record that the contract `gmail` asks for; if that fails, the letter is not sent."""
         if entry.pre_send:
             letter = entry.letter
-            self.display.write_pre_send_record(
+            self.log.write_pre_send_record(
                 AuditLogEntry(
                     timestamp=self.clock().iso,
                     to=", ".join(address.spec for address in letter.to),
@@ -211,18 +209,21 @@ class Desk:
     def sync_notes_and_log(self, *entries: Entry, retext: bool = False) -> None:
         """Bring the notes of these letters, and the log, up to the ledger.
 
-        What cannot be written now does not undo what was decided: the next reconcile writes it.
+        An error in writing undoes no decision: it is added to `problems`, and the next reconcile writes again.
         """
         try:
             with locked(self.lock):
-                for entry in entries:
-                    self.display.sync(entry, retext=retext)
-                self.display.flush_log()
+                records = [self.display.write(entry, retext=retext) for entry in entries]
+                records.append(self.log.append_new_lines())
+                if due := [record for record in records if record]:
+                    with self.ledger.write(synced=False) as tx:
+                        for record in due:
+                            record(tx)
         except PostroomError as why:
             self.problems.append(f"The ledger has it, but not the vault: {why.message}.")
 
     def synced(self, entry: Entry) -> Entry:
-        """Return a letter after its note and the log show it."""
+        """Bring a letter's note and the log up to the ledger; return the letter."""
         self.sync_notes_and_log(entry)
         return entry
 
@@ -231,7 +232,7 @@ class Desk:
         return self.display.text(entry)
 
     def note_difference(self, entry: Entry) -> str:
-        """Return how the note's text differs from the frozen letter, if a person edited it in place."""
+        """Return the difference between the frozen letter and the text in its note; empty if they are the same."""
         text = self.note_text(entry)
         frozen = normalize_text(entry.letter.text)
         return "" if text is None or text == frozen else difference(frozen, text)
@@ -241,10 +242,14 @@ class Desk:
     def approve(
         self, id: str, *, by: str, digest: str, proof: Proof = None, via: Channel = Channel.TERMINAL
     ) -> Entry:
-        """Approve what the person saw; at trust level desk with the passphrase."""
+        """Approve a letter. `digest` is that of the letter as the person saw it; trust level desk needs `proof`.
+
+        Raises `Conflict` if the letter has changed since, or if its note was edited.
+        """
         self.trust.prove(proof)
-        self.refuse_edited_note(self.ledger.letters.get(id))
-        return self.synced(self.verdicts.approve(id, by=by, via=via, digest=digest))
+        entry = self.ledger.letters.get(id)
+        self.refuse_edited_note(entry)
+        return self.synced(self.verdicts.approve(entry, by=by, via=via, digest=digest))
 
     def edit(
         self,
@@ -256,9 +261,10 @@ class Desk:
         was: str = "",
         by: str = "",
     ) -> Entry:
-        """Freeze the letter again with the person's changes; a text edited in its note is never lost.
+        """Freeze the letter again with the person's changes, and write its note.
 
-        `was` is the digest of what they changed, if somebody else may have changed it since.
+        Raises `Conflict` if the text in the note was edited too, unless the change is `from_note`; and if `was`, the
+        digest of the letter that the person edited, is no longer the letter's.
         """
         self.trust.prove(proof)
         if not from_note:
@@ -279,7 +285,7 @@ class Desk:
         sent: bool = False,
         proof: Proof = None,
     ) -> Entry:
-        """Reject, revise, undo, reopen or resolve a letter: an event of `life.EVENTS`."""
+        """Carry out one of `life.DECISIONS`, and bring the letter's note up to it."""
         if life.EVENTS[event].needs_proof:
             self.trust.prove(proof)
         return self.synced(self.verdicts.decide(id, event, by=by, reason=reason, sent=sent))
@@ -297,17 +303,16 @@ class Desk:
     # Browser sessions
 
     def issue_ticket(self, ticket: str, person: str) -> None:
-        """Let this ticket sign one browser in to the page, once, as this person."""
+        """Record a ticket with which one browser can sign in to the page, once, as this person."""
         with self.ledger.write() as tx:
             tx.sessions.issue_ticket(ticket, person)
 
     def redeem_ticket(self, ticket: str, secret: str) -> str | None:
-        """Use a ticket up and begin a session with this secret; return its person, None if it was not valid."""
+        """Spend a ticket and begin a session with this secret; return the person, or None for an invalid ticket."""
         with self.ledger.write() as tx:
             return tx.sessions.redeem_ticket(ticket, secret)
 
     def end_session(self, secret: str) -> None:
-        """End the session of a browser."""
         with self.ledger.write() as tx:
             tx.sessions.end(secret)
 
@@ -319,7 +324,7 @@ class Desk:
         return self.dispatcher.due_in(state) if isinstance(state, life.Approved) else None
 
     def dispatch(self, id: str) -> Entry:
-        """Send one approved letter, if it is due; return its new entry."""
+        """Send one letter if it is approved and due; return it as it is afterwards."""
         return self.synced(self.dispatcher.dispatch(id))
 
     def send_approved(self) -> list[Entry]:

@@ -1,14 +1,14 @@
 """Dispatch: an approved letter is claimed, checked for the last time, sent, and recorded.
 
-The order is the safety. A kernel lock is held for the claim's whole life, so that whoever finds a
-letter *sending* without its lock knows that the owner is dead. The claim is in the ledger, and its
-line in the log, before a byte leaves: a crash afterwards, or a ledger put back from a backup, finds
-a letter that may have left, never one that has not. Only the provider can prove that it was sent,
-and only a proof, or a refusal, lets it be sent again. A refusal of one try proves nothing about an
-earlier one without an answer, so it counts only once the provider has been asked.
+The order of these steps makes it safe. A kernel lock is held for the claim's whole life: a letter in state *sending*
+without its lock belongs to a dead dispatcher. The claim is in the ledger, and its line in the log, before a byte
+leaves. So a crash afterwards, or a ledger restored from a backup, leaves a letter that counts as possibly sent, and
+never one that was sent and counts as waiting. Such a letter is sent again only after the provider has proved that it
+was not sent, or has refused it. A refusal of one try proves nothing about an earlier try without an answer, so it
+counts only once the provider has been asked about that too.
 
-An owner may stall and come back after another took its claim over. So whoever settles a letter
-raises its version first; afterwards the former owner can record nothing but that it was sent.
+A dispatcher may stall, and continue after another one took its claim over. So a dispatcher that takes a claim over
+raises the letter's version first; the former one can then record nothing but that the letter was sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from postroom.core import life, policy
-from postroom.core.audit import Action
+from postroom.core.audit import Action, redact_addresses
 from postroom.core.errors import (
     AuthRequired,
     Conflict,
@@ -30,22 +30,20 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.core.outgoing_html import is_reduced
-from postroom.core.policy import DAY, SLIP_SECONDS, Rules
+from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.records import Entry
-from postroom.core.redaction import addresses
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.stamp import DAY, Stamp, elapsed
 from postroom.core.values import dataclass
 from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Ledger, Transaction
-from postroom.store.protocol import LetterClaims
+from postroom.store.protocol import HoldClaim
 
-ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
-LATEST = 3600.0  # seconds after which nothing that was prepared without an answer turns up any more
-AT_ONCE = 3  # tries that follow each other where each proves that nothing was sent
-_FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
+ASK_AGAIN = 60.0  # seconds before a provider is asked again about an unknown letter
+LATEST = 3600.0  # seconds after which a draft prepared without an answer no longer turns up
+IMMEDIATE_TRIES = 3  # tries without a pause between them, while each proves that nothing was sent
+_TEMPORARY = (Unavailable, Limited, AuthRequired)  # nothing was sent, and a later try may succeed
 
 
 def _no_crash(_name: str) -> None:
@@ -54,22 +52,25 @@ def _no_crash(_name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
-    """Sends what a person approved, once."""
+    """Sends each approved letter once."""
 
     ledger: Ledger
     rules: Rules
     clock: Callable[[], Stamp]
     mailboxes: Callable[[str], Mailbox]
-    claims: LetterClaims
-    paused: Callable[[], str]  # the file by which a person stopped all sending
-    refresh_note: Callable[[Entry], None]  # takes in what a person did to the letter's note
-    flush_log: Callable[[], None]  # brings the log file up to the ledger
-    write_pre_send_record: Callable[[Entry], None]  # for a contract that asks for one
+    hold_claim: HoldClaim
+    paused: Callable[[], str]  # returns the file by which a person paused all sending
+    refresh_note: Callable[[Entry], Entry]  # carries out what a person did to the letter's note
+    flush_log: Callable[[], None]  # writes the ledger's new lines to the log file
+    write_pre_send_record: Callable[[Entry], None]  # does nothing for a letter without one
     crash_point: Callable[[str], None] = _no_crash
 
     def dispatch(self, id: str) -> Entry:
-        """Send a letter if it is approved and due; ask about it if its dispatcher died. Return its new entry."""
-        with self.claims.hold(id) as is_owner:
+        """Send a letter if it is approved and due; ask the provider about it if its dispatcher died or it is unknown.
+
+        Returns the letter as it is afterwards, unchanged if another dispatcher has its claim.
+        """
+        with self.hold_claim(id) as is_owner:
             entry = self.ledger.letters.get(id)
             if not is_owner:
                 return entry
@@ -84,7 +85,7 @@ class Dispatcher:
             return entry
 
     def dispatch_all(self) -> list[Entry]:
-        """Dispatch every letter that is due, ask about interrupted ones, release proofs; return what changed."""
+        """Dispatch all letters as `dispatch` does, and release the proofs of closed ones; return letters that changed."""
         changed = []
         for line in self.ledger.lists.summaries("approved", "sending", "unknown"):
             if isinstance(line.state, life.Approved) and not self._due(line.state):
@@ -102,19 +103,19 @@ class Dispatcher:
         return changed
 
     def _release(self, id: str) -> Entry:
-        """Have the provider take back what was prepared for a letter that did not leave after all.
+        """Have the provider delete the draft that was prepared for a letter which is closed now.
 
-        Where an earlier try was carried out late, that is recorded.
+        If the provider shows that an earlier try has sent the letter late, that is recorded.
         """
-        with self.claims.hold(id) as is_owner:
+        with self.hold_claim(id) as is_owner:
             entry = self.ledger.letters.get(id)
             if not is_owner or entry.kind in life.OPEN:
                 return entry
             try:
-                news = self._proofs.release(entry)
-            except PostroomError:  # the next round does it
+                outcome = self._proofs.release(entry)
+            except PostroomError:  # the next call tries again
                 return entry
-            match news:
+            match outcome:
                 case mailbox.Accepted() as sent:
                     return self._sent(entry, sent, "proved by the provider")
                 case mailbox.Unproven(reason=why, final=True):
@@ -122,11 +123,11 @@ class Dispatcher:
             return entry
 
     def _sweep(self, id: str, since: Stamp) -> None:
-        """Have the provider remove what was prepared for a letter, and no proof names.
+        """Have the provider delete drafts that were prepared for a letter and that no proof names.
 
-        Its lists may show that late, so it is looked for until some time has passed.
+        The provider may list such a draft only later, so each call searches again until some time has passed.
         """
-        with self.claims.hold(id) as is_owner:
+        with self.hold_claim(id) as is_owner:
             entry = self.ledger.letters.get(id)
             if not is_owner or entry.kind == "sending":
                 return
@@ -149,21 +150,21 @@ class Dispatcher:
     def _due(self, state: life.Approved) -> bool:
         return self.due_in(state) <= 0
 
-    # The way out
+    # Sending
 
     def _refresh_and_send(self, entry: Entry, state: life.Approved) -> Entry:
         try:
-            self.refresh_note(
-                entry
-            )  # the person may have taken the note back while the undo window passed
+            # The person may have taken the note back while the undo window passed.
+            entry = self.refresh_note(entry)
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1), absent.code)
-        entry = self.ledger.letters.refresh(entry)
         if isinstance(entry.state, life.Approved) and self._due(entry.state):
             return self._send(entry, entry.state)
         return entry
 
     def _send(self, entry: Entry, state: life.Approved) -> Entry:
+        # Check the letter for the last time, claim it, and send it. A letter that cannot be sent now is held, one that
+        # must never be sent fails, and one that needs another verdict becomes pending.
         now = self.clock()
         try:
             box = self.mailboxes(entry.letter.account)
@@ -174,7 +175,7 @@ class Dispatcher:
             return self._hold(entry, state, _held(absent), policy.back_off(1), absent.code)
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
-        if not is_reduced(entry.letter.html, entry.letter.text):
+        if not entry.letter.is_reduced:
             return self._record(entry, life.Pending(now), error="its HTML part was not built here")
         if not self.rules.live:
             return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
@@ -193,15 +194,15 @@ class Dispatcher:
             return self._hold(
                 entry, state, full.message, full.seconds, "pace" if full.pace else full.code
             )
-        except Conflict:  # somebody decided otherwise in this moment
+        except Conflict:  # a person or another process has changed the letter at this moment
             return self.ledger.letters.get(entry.id)
-        except Denied as void:  # its slip is spent: it needs another word
+        except Denied as void:  # its slip is spent on another letter: it needs another verdict
             return self._record(entry, life.Pending(now), error=void.message)
         self.crash_point("claimed")
         return self._hand_over(claimed, box, wire)
 
     def _never(self, entry: Entry, state: life.Approved, own: set[str]) -> str:
-        """Return why a letter must not be sent at all, by what is in the ledger now."""
+        """Return the reason for which a letter must never be sent; empty if there is none."""
         if not entry.digest == entry.letter.digest == state.verdict.digest:
             return "it is not the letter that was approved: its digest differs"
         if state.first and elapsed(state.first, self.clock()) >= DAY:
@@ -213,18 +214,23 @@ class Dispatcher:
         return ""
 
     def _claim(self, entry: Entry, state: life.Approved, wire: bytes) -> Entry:
+        # In one transaction: check and spend the budget, spend the slip, change the state, add the line of the log.
+        # Raises `Limited` without budget, `Denied` for a spent slip, `Conflict` if the letter has changed.
         now = self.clock()
         with self.ledger.write() as tx:
             policy.room(tx.budget.spent(now, self.rules.reach), entry.letter, self.rules, now)
             if slip := state.verdict.slip:
                 tx.slips.spend(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
-            tx.budget.spend(entry.letter, now)
+            tx.budget.spend(entry.id, len(entry.letter.envelope), entry.letter.thread, now)
             sha = hashlib.sha256(wire).hexdigest()
             claimed = tx.letters.swap(entry, life.claim(state, now, sha))
             self._line(tx, claimed, "claim_letter")
             return claimed
 
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
+        # Send a claimed letter and record the outcome. After `Uncertain`, `Conflict` or an unexpected error the letter may
+        # have been sent, so the provider is asked. Any other error is a refusal: this try has sent nothing, and if the
+        # provider answered with a status, it is asked about earlier tries.
         try:
             self.flush_log()
             self.write_pre_send_record(entry)
@@ -242,7 +248,7 @@ class Dispatcher:
             if handed_over and why.status:
                 return self._check_refusal(entry, box, proof, why)
             return self._refused(entry, why, answered=handed_over)
-        except Exception as why:  # noqa: BLE001 - whatever broke, the letter may have left
+        except Exception as why:  # noqa: BLE001 - after any error here, the letter may have been sent
             return self._settle(entry, f"{type(why).__name__} while it was sent")
         self.crash_point("answered")
         return self._sent(entry, sent, "accepted")
@@ -254,16 +260,17 @@ class Dispatcher:
         return self._record(entry, state)
 
     def _check_refusal(self, entry: Entry, box: Mailbox, proof: str, why: PostroomError) -> Entry:
-        """Record a refusal, unless the letter has left or may have: by this try, or an earlier one.
+        """Record a refusal, unless this try or an earlier one has sent the letter, or may have.
 
-        If nobody can tell now, a refusal for the moment is no risk: the next try has the same proof.
+        If the provider cannot be asked now, a temporary refusal is recorded: the next try uses the same proof, so it
+        cannot send the letter twice.
         """
         found: mailbox.SendOutcome
         answered = False
         try:
             found, answered = box.find_outcome(entry.letter, proof), True
-        except Exception as unseen:  # noqa: BLE001 - whatever broke, nothing is proved
-            found = mailbox.Unproven(str(unseen), final=not isinstance(why, _FOR_NOW))
+        except Exception as unseen:  # noqa: BLE001 - after any error, nothing is proved
+            found = mailbox.Unproven(str(unseen), final=not isinstance(why, _TEMPORARY))
         if isinstance(found, mailbox.Accepted) or (
             isinstance(found, mailbox.Unproven) and found.final
         ):
@@ -271,7 +278,7 @@ class Dispatcher:
         return self._refused(entry, why, answered=answered)
 
     def _refused(self, entry: Entry, why: PostroomError, *, answered: bool) -> Entry:
-        if isinstance(why, _FOR_NOW):
+        if isinstance(why, _TEMPORARY):
             return self._retry(entry, why, answered=answered)
         failed = life.Failed(self.clock(), why.message)
         return self._record(entry, failed, error=why.message, refund=True, answered=answered)
@@ -280,28 +287,28 @@ class Dispatcher:
         assert isinstance(entry.state, life.Sending)
         wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
         code = "quota" if isinstance(why, Limited) else why.code
-        state = life.retry(entry.state, self.clock(), wait, _held(why), code)
+        state = life.hold(entry.state, self.clock(), wait, _held(why), code)
         return self._record(entry, state, error=why.message, refund=True, answered=answered)
 
-    # What became of it
+    # The outcome of a try without an answer
 
     def _settle(self, entry: Entry, why: str) -> Entry:
-        """Ask the provider what became of a claimed letter, as its only owner from now on."""
+        """Take a claimed letter over, ask the provider whether it was sent, and record the outcome."""
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Sending)
         try:
             with self.ledger.write() as tx:
                 entry = tx.letters.take_over(entry)
-        except Conflict:  # somebody else has it
+        except Conflict:  # another dispatcher has taken it over
             return self.ledger.letters.get(entry.id)
         self.crash_point("claim taken")
         match self._proofs.query_outcome(entry):
             case mailbox.Accepted() as sent:
                 return self._sent(entry, sent, "proved by the provider")
             case mailbox.NotSent(evidence=proof):
-                tries = state.tries - AT_ONCE
+                tries = state.tries - IMMEDIATE_TRIES
                 wait = policy.back_off(tries) if tries > 0 else 0.0
-                again = life.retry(state, now, wait, f"{why}; {proof}", Unavailable.code)
+                again = life.hold(state, now, wait, f"{why}; {proof}", Unavailable.code)
                 return self._record(entry, again, error=why, refund=True)
             case mailbox.Unproven(reason=unproved, final=spent):
                 return self._unknown(entry, f"{why}; {unproved}", state.verdict, spent=spent)
@@ -309,16 +316,16 @@ class Dispatcher:
     def _unknown(
         self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool
     ) -> Entry:
-        """Record that nobody knows; a proof that is spent proves nothing any more, and goes with it."""
+        """Record that it is unknown whether a letter was sent; with `spent`, drop its proof, which proves nothing more."""
         now = self.clock()
         unknown = life.Unknown(now, why, now, verdict)
         return self._record(entry, unknown, error=why, spent=spent)
 
     def _ask_again(self, entry: Entry) -> Entry:
-        """Ask once more about an unknown letter.
+        """Ask the provider again about an unknown letter, and record a new answer.
 
-        That it was not sent is news only where its own claim left a proof: a ledger from a backup
-        knows nothing of what its successor did. After a day, the verdict is asked for again.
+        An answer that it was not sent counts only if this ledger has the proof of the try: after a restored backup, a
+        later try may be missing in the ledger. After a day, the letter needs another verdict.
         """
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
@@ -344,7 +351,7 @@ class Dispatcher:
         return self._swap(entry, life.hold(state, self.clock(), wait, reason, code))
 
     def _swap(self, entry: Entry, state: life.State, *, drop: bool = False) -> Entry:
-        """Change what is no news to the log; a person who was quicker is right."""
+        """Change a letter's state without a line in the log; if somebody changed it first, that change stays."""
         try:
             with self.ledger.write() as tx:
                 if drop:
@@ -363,9 +370,10 @@ class Dispatcher:
         answered: bool = False,
         spent: bool = False,
     ) -> Entry:
-        """Give a letter its next state, with its line in the log; somebody who was quicker is right.
+        """Change a letter's state, with a line in the log; return the letter as it is afterwards.
 
-        Only that it was sent counts whatever was believed meanwhile.
+        If somebody changed the letter first, that change stays. Only *sent* is recorded in any case. `answered` means
+        that the provider has answered this try, `refund` returns its place in the budget, `spent` drops its proof.
         """
         sent = isinstance(state, life.Sent)
         try:
@@ -377,17 +385,22 @@ class Dispatcher:
                 verdict = getattr(entry.state, "verdict", None)
                 if refund and verdict:
                     tx.budget.refund(entry.id, verdict.slip)
-                if sent:
-                    now = tx.letters.get(entry.id)
-                    # Of another version it is not true, and its proof tells when that is sent.
-                    if now.digest == entry.digest and now.kind != "sent":
-                        entry = now
-                new = tx.letters.swap(entry, state)
+                new = self._swap_sent(tx, entry, state) if sent else tx.letters.swap(entry, state)
                 self._line(tx, new, "send_letter", error)
         except Conflict:
             return self.ledger.letters.get(entry.id)
         self.crash_point("recorded")
         return new
+
+    def _swap_sent(self, tx: Transaction, entry: Entry, state: life.State) -> Entry:
+        try:
+            return tx.letters.swap(entry, state)
+        except Conflict:
+            now = tx.letters.get(entry.id)
+            # If the letter was edited meanwhile, another version was sent. The proof of the new one shows its outcome.
+            if now.digest != entry.digest or now.kind == "sent":
+                raise
+            return tx.letters.swap(now, state)
 
     def _line(self, tx: Transaction, entry: Entry, action: str, error: str = "") -> None:
         state = entry.state
@@ -395,13 +408,13 @@ class Dispatcher:
         parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
         if verdict is not None:
             parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
-        if action == "claim_letter":  # what a ledger from a backup must know of it
+        if action == "claim_letter":  # a restored ledger takes these from the log, for its budget
             parameters |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
         tx.actions.append(
             Action(
                 actor="dispatcher",
                 action_type=action,
-                target=addresses([address.spec for address in entry.letter.envelope]),
+                target=redact_addresses([address.spec for address in entry.letter.envelope]),
                 result="error" if error else "success",
                 letter=entry.id,
                 state=entry.kind,
@@ -413,5 +426,5 @@ class Dispatcher:
 
 
 def _held(why: PostroomError) -> str:
-    """Return why a letter is held; what a person must do for it is part of it."""
+    """Return the reason for which a letter is held, with the remedy if a person must sign in again."""
     return f"{why.message}. {why.remedy}" if isinstance(why, AuthRequired) else why.message

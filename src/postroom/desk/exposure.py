@@ -1,4 +1,4 @@
-"""What mail shows to agents, notes and files, recorded; and the facts that a risk card is made of."""
+"""Records the addresses and links that mail has shown to agents, and gathers the facts for a letter's risk card."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
-from postroom.core.card import Card, Exposure, LetterFacts
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import SENT
-from postroom.core.records import ShownMail
+from postroom.core.records import Card, Exposure, LetterFacts, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
 from postroom.core.values import dataclass
@@ -23,25 +22,25 @@ if TYPE_CHECKING:
     from postroom.core.message import Mail, Message, Party, Summary
     from postroom.mail.mailbox import Mailbox
 
-MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
-SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
-# Without one of these a text brings nothing.
-_SIGNS: Final = re.compile(r"[@＠﹫./:\\\d\[({]|www", re.IGNORECASE)
-_RUNS: Final = re.compile(rb"[\t\n\r -~]{6,}")
-MANY: Final = 10_000
-MOST: Final = 30_000  # tokens of a text that are remembered: a mail can hold many, to hide one
-READABLE: Final = 1_000_000  # bytes of a file that are looked at
-PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
-PAGE, FIRST_PAGE = 100, 5
-MAX_NEW: Final = 20  # new recipients of whom it is looked up whether they wrote
-MAX_SUBJECT: Final = 300  # characters of a subject that are kept
+EXPOSURE_SECONDS: Final = 30 * 86_400.0  # a mail counts as a source for so long after it was shown
+REPEAT_SECONDS: Final = 3600.0  # a mail that is shown again within this time is not recorded again
+# Any address, link or number has one of these: a text without them has no tokens.
+_TOKEN_SIGNS: Final = re.compile(r"[@＠﹫./:\\\d\[({]|www", re.IGNORECASE)
+_PRINTABLE_RUNS: Final = re.compile(rb"[\t\n\r -~]{6,}")
+MAX_RECENT: Final = 10_000  # recordings that a process remembers, to leave out repeats
+MAX_TOKENS: Final = 30_000  # recorded of one text; many, since a mail may list others to hide one
+READABLE: Final = 1_000_000  # bytes of a file that are searched
+MAX_PAGES: Final = 5  # pages of sent mail that are searched for recipients, the first time
+PAGE_SIZE, FIRST_PAGE_SIZE = 100, 5  # mails
+MAX_NEW: Final = 20  # new recipients for whom the mailbox is asked whether they ever wrote
+MAX_SUBJECT: Final = 300  # characters that are recorded
 MAX_ADDRESS: Final = 320
 
 
 class Shown(NamedTuple):
-    """What a mail shows: addresses and texts, each with the part of the mail that it stands in.
+    """What a mail shows: `people` are (part, address) and `texts` are (part, text); the part says where in the mail.
 
-    `how` it is shown is "whole", "line" (of a list), or the name of a file.
+    `how` is "whole", "line" for a line of a list, "part N" for a file, or "note".
     """
 
     mail: ShownMail
@@ -53,20 +52,20 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class ExposureLog:
-    """The one port between a mailbox and the risk card: written to, and seen in mail."""
+    """What the risk card knows of mail: what it has shown to agents, and who wrote or was written to."""
 
     ledger: Ledger
     mailboxes: Callable[[str], Mailbox]
     clock: Callable[[], Stamp]
-    _pruned: float = -SHORTLY
+    _pruned: float = -REPEAT_SECONDS
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def saw_messages(self, account: str, *messages: Message) -> None:
-        """Record what mails show that an agent is about to read."""
+        """Record what whole mails show, before an agent reads them."""
         self.record([_whole(account, message) for message in messages])
 
     def saw_list(self, account: str, summaries: Sequence[Summary]) -> None:
-        """Record what the mails of a list show that an agent is about to read."""
+        """Record what the lines of a list of mails show, before an agent reads them."""
         self.record(
             [
                 Shown(
@@ -80,49 +79,49 @@ class ExposureLog:
         )
 
     def saw_file(self, account: str, message: Message, part: str, file: Enclosure) -> None:
-        """Record what a file of a mail shows, before it is on the disk for anybody to read."""
-        # A text in two bytes a character, or with a byte to hide behind, reads as one without zeros.
+        """Record what an attachment shows, before it is saved where an agent can read it."""
+        # Without zero bytes, UTF-16 reads as ASCII, and no zero byte splits an address.
         content = file.content[:READABLE].replace(b"\0", b"")
         try:
             words = content.decode()
-        except UnicodeDecodeError:  # of what is no text, the strings in it
-            words = "\n".join(run.decode("ascii") for run in _RUNS.findall(content))
+        except UnicodeDecodeError:  # a binary file: its printable strings
+            words = "\n".join(run.decode("ascii") for run in _PRINTABLE_RUNS.findall(content))
         texts = [("file", f"{file.name}\n{file.name.rpartition('.')[0]}"), ("file", words)]
         texts += [("file", text) for text in _decoded(content)]
         whole = _whole(account, message)
         self.record([whole, Shown(whole.mail, f"part {part}", (), texts)], synced=True)
 
     def record(self, mails: Iterable[Shown], *, synced: bool = False) -> None:
-        """Record what mails show; what was recorded within the hour is left out."""
+        """Record what mails show, without those that were recorded in the same way within the hour."""
         now = self.clock().wall
-        new = {(*one.mail[:2], one.how): one for one in mails if not self._remembered(one, now)}
+        new = {(*one.mail[:2], one.how): one for one in mails if not self._is_recent(one, now)}
         if not new:
             return
         found = [(one.mail, _tokens(one)) for one in new.values()]
         with self.ledger.write(synced=synced) as tx:
             for mail, tokens in found:
                 tx.exposure.record(mail, tokens)
-            if not 0 <= now - self._pruned < SHORTLY:  # which looks at all that is remembered
-                tx.exposure.forget_before(now - MEMORY)
+            if not 0 <= now - self._pruned < REPEAT_SECONDS:  # seldom: it reads all records
+                tx.exposure.forget_before(now - EXPOSURE_SECONDS)
                 self._pruned = now
-        if len(self._recent) > MANY:
+        if len(self._recent) > MAX_RECENT:
             self._recent.clear()
         self._recent.update(dict.fromkeys(new, now))
 
-    def _remembered(self, one: Shown, now: float) -> bool:
+    def _is_recent(self, one: Shown, now: float) -> bool:
         account, id = one.mail[:2]
         ways = (one.how, "whole") if one.how == "line" else (one.how,)
-        times = (self._recent.get((account, id, how), -SHORTLY) for how in ways)
-        return any(0 <= now - time < SHORTLY for time in times)
+        times = (self._recent.get((account, id, how), -REPEAT_SECONDS) for how in ways)
+        return any(0 <= now - time < REPEAT_SECONDS for time in times)
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
         return frozenset(address.key for address in self.mailboxes(account).own_addresses())
 
     def answered(self, letter: Letter) -> str:
-        """Return the key of the address that an answer to the answered mail goes to."""
+        """Return the key of the one address to which a reply to the letter's parent mail goes; empty without one."""
         with suppress(PostroomError):
-            for mail in _thread(self.mailboxes(letter.account), letter) or ():
+            for mail in _parent_thread(self.mailboxes(letter.account), letter) or ():
                 if mail.message_id == letter.in_reply_to:
                     parties = mail.reply_to or (mail.sender,)
                     first = parties[0]
@@ -130,12 +129,14 @@ class ExposureLog:
         return ""
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
-        """Return the letter's risk card; what could not be looked up is a line of it."""
-        from postroom.review.risk import assess  # its tables are for new letters alone
+        """Return the letter's risk card. If the mailbox cannot be asked, a line of the card says so."""
+        from postroom.review.risk import assess  # imported here: only new letters need its tables
         from postroom.review.tables import card_line
         from postroom.review.tokens import letter_tokens
 
-        seen = self.ledger.exposure.find(letter_tokens(letter), self.clock().wall - MEMORY)
+        seen = self.ledger.exposure.find(
+            letter_tokens(letter), self.clock().wall - EXPOSURE_SECONDS
+        )
         try:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
@@ -144,7 +145,7 @@ class ExposureLog:
 
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
-        thread, answered, automatic = _conversation(box, letter)
+        thread, answered, automatic = _conversation_facts(box, letter)
         written_to = frozenset(
             address.key for address in letter.envelope if _written_to(box, address)
         )
@@ -162,7 +163,7 @@ class ExposureLog:
         )
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
-        """Return the addresses written to, after a look at what was sent since the last time."""
+        """Return the addresses written to so far, with those of mails sent since the last call."""
         known, last_sent = self.ledger.exposure.correspondents(account)
         if sent := list(_sent_since(box, last_sent)):
             found = {_key(party) for summary in sent for party in summary.to}
@@ -188,7 +189,7 @@ def _whole(account: str, message: Message) -> Shown:
     people = [("from", mail.sender), *(("to", party) for party in (*mail.to, *mail.cc))]
     people += [("reply_to", party) for party in mail.reply_to]
     names = "\n".join(party.name for _, party in people if party)
-    # With its ending and without: box@example.org.pdf is read as an address too.
+    # With and without the file type: in box@example.org.pdf, the address is what comes before `.pdf`.
     files = [text for a in mail.attachments for text in (a.name, a.name.rpartition(".")[0])]
     return Shown(
         _mail(account, message, mail.sender, mail.subject),
@@ -205,7 +206,7 @@ def _whole(account: str, message: Message) -> Shown:
 
 
 def _decoded(content: bytes) -> Iterator[str]:
-    """Yield what a file says if it is a mail, or a card or an event in the encodings of mail."""
+    """Yield the texts of a file read as a mail, and with quoted-printable decoded, as contact cards have it."""
     from quopri import decodestring
 
     from postroom.mail import mime
@@ -218,27 +219,26 @@ def _decoded(content: bytes) -> Iterator[str]:
 
 
 def _tokens(shown: Shown) -> dict[str, set[str]]:
-    """Return the tokens of each part of a mail."""
     from postroom.review.tokens import tokens
 
     found: dict[str, set[str]] = {}
     for part, key in shown.people:
         found.setdefault(part, set()).add(key)
-    # Each text apart, so that one full of addresses does not push out what another says.
+    # Each text has its own limit, so that one full of addresses does not push out those of another.
     for part, text in shown.texts:
-        if _SIGNS.search(text):
-            found.setdefault(part, set()).update(tokens(text, most=MOST))
+        if _TOKEN_SIGNS.search(text):
+            found.setdefault(part, set()).update(tokens(text, most=MAX_TOKENS))
     if shown.html:
-        found["html"] = set(tokens("", shown.html, most=MOST)) - found.get("body", set())
-    return {part: of - {""} for part, of in found.items()}
+        found["html"] = set(tokens("", shown.html, most=MAX_TOKENS)) - found.get("body", set())
+    return {part: tokens_of_part - {""} for part, tokens_of_part in found.items()}
 
 
 def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
-    """Yield what was sent since this mail, newest first."""
+    """Yield the mails sent after the mail with the id `last`, newest first."""
     cursor = ""
-    for _ in range(PAGES):
-        # Mostly there is one more letter than the last time.
-        page = box.search("in:sent", limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
+    for _ in range(MAX_PAGES):
+        # The first page is small: usually only one letter was sent since.
+        page = box.search("in:sent", limit=PAGE_SIZE if cursor else FIRST_PAGE_SIZE, cursor=cursor)
         for summary in page.items:
             if summary.id == last:
                 return
@@ -249,16 +249,16 @@ def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
 
 
 def _wrote(box: Mailbox, address: Address) -> float:
-    """Return when this address last wrote a mail that is not in Sent, or 0."""
+    """Return the date of the newest mail from this address that is not in Sent; 0 without one."""
     page = box.search(f'from:"{address.spec}" -in:sent', limit=1)
     return next((one.date for one in page.items if _key(one.sender) == address.key), 0)
 
 
 def _written_to(box: Mailbox, address: Address) -> bool:
-    """Whether a mail in Sent went to this address; Gmail also finds names, and addresses that contain it."""
+    """Whether a mail in Sent went to this address. Each hit is checked: Gmail also finds similar addresses."""
     spec = address.spec
     asked = f'in:sent (to:"{spec}" OR cc:"{spec}" OR bcc:"{spec}")'
-    for one in box.search(asked, limit=FIRST_PAGE).items:
+    for one in box.search(asked, limit=FIRST_PAGE_SIZE).items:
         if address.key in map(_key, one.to):
             return True
         mail = box.message(one.id).mail
@@ -267,19 +267,23 @@ def _written_to(box: Mailbox, address: Address) -> bool:
     return False
 
 
-def _thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
-    """Return the mails of the conversation that a letter answers; None where it answers none."""
+def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
+    """Return all mails of the conversation in which a letter is a reply; None if the letter is no reply."""
     if not (letter.thread and letter.in_reply_to):
         return None
     return [message.mail for message in box.thread(letter.thread).messages]
 
 
-def _conversation(
+def _conversation_facts(
     box: Mailbox, letter: Letter
 ) -> tuple[frozenset[str] | None, frozenset[str], bool]:
-    """Return who takes part in the conversation, whom the answered mail names, and whether that is automatic."""
+    """Return three facts about the conversation that a letter replies in.
+
+    The addresses of all its people (None if the letter is no reply), those in the parent mail, and whether the parent
+    mail is automatic or from a list.
+    """
     try:
-        mails = _thread(box, letter)
+        mails = _parent_thread(box, letter)
     except NotFound:
         mails = []
     if mails is None:

@@ -1,7 +1,7 @@
-"""The action log: one file a day in the vault that shows the ledger's chain to people.
+"""The action log: files in the vault, one a day, that show people the ledger's chain of audit lines.
 
-The ledger decides; the files only show, and anyone may have edited, cut or deleted them. They are
-therefore read as a stranger's, and what was deleted is not written again: `verify` tells of it.
+The ledger decides; the files only show it. Anyone may edit or delete them, so nothing in them is trusted without a
+check. Lines that were deleted are not written again: `verify` reports them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
 from postroom.core.values import dataclass
-from postroom.store.ledger import Ledger
+from postroom.store.ledger import Ledger, Transaction
+from postroom.store.sql.desk import LogBacklog
 from postroom.vault.vault import Vault
 
-TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it
-LONGER = (262_144, 16_000_000)
-MAX_FILE = 128_000_000  # bytes; of a larger file the end is read
+TAIL = 8_192  # bytes read from the end of a file first; enough if only this desk writes to it
+LONGER_TAILS = (262_144, 16_000_000)  # bytes read if that was not enough
+MAX_FILE = 128_000_000  # bytes; of a larger file only the end is read
 BATCH = 32_768  # bytes in one append
 FOLDER = "Logs/actions"
 
 _FILE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\.json", re.ASCII)
 _SEQ = re.compile(rb'"seq":([0-9]{1,16})\b')
+_DAY = re.compile(r'\{"timestamp":"(\d{4}-\d\d-\d\d)')
 _FIRST_DAY = "1970-01-01"
 
 
@@ -51,14 +53,20 @@ class ActionLog:
     files: Vault
     ledger: Ledger
     desk: str
-    # Whether we wrote a line: anyone may have written into the files.
+    # Whether a line has the seal of this desk's ledger: anyone may write into the files.
     trusted: Callable[[str], bool] = lambda _line: True
 
     def write_new_lines(self) -> None:
-        """Write the actions that the files do not show yet, each once; under the desk's lock."""
+        """Append the ledger's lines that the files lack, and record the position. The caller holds the desk's lock."""
+        if record := self.append_new_lines():
+            with self.ledger.write(synced=False) as tx:
+                record(tx)
+
+    def append_new_lines(self) -> Callable[[Transaction], None] | None:
+        """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
         mark, _, waiting = self.ledger.actions.backlog()
         if not waiting:
-            return
+            return None
         today = _day(waiting[-1][1])
         sound = today <= mark.name and self._is_unchanged(mark)
         if sound:
@@ -66,7 +74,7 @@ class ActionLog:
         else:
             written = self._last_written(mark.seq, dict(waiting))
             waiting = [(seq, line) for seq, line in waiting if seq > written]
-            # A file of a day to come counts if we wrote it, before the clock was set back.
+            # A file with a later date than today counts if this desk wrote to it before the clock was set back.
             names = reversed(self._names())
             newest = next(
                 (name for name in names if name <= today or self._has_own_lines(name)), ""
@@ -81,27 +89,21 @@ class ActionLog:
             if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
             size = self.files.append(f"{FOLDER}/{name}", data)
-            changed = mark.changed if sound else self.files.changed(FOLDER)
+            changed = mark.changed if sound else self.files.folder_mtime(FOLDER)
             mark = LogPosition(last, name, size, changed)
-            self._save_position(mark)
-        if not waiting:
-            self._save_position(mark)
-
-    def _save_position(self, position: LogPosition) -> None:
-        with self.ledger.write(synced=False) as tx:
-            tx.actions.save_position(position)
+        return lambda tx: tx.actions.save_position(mark)
 
     def write_pre_send_record(self, entry: AuditLogEntry) -> None:
         """Write a pre-send record to its own file, outside of the audit chain."""
         line = json.dumps(asdict(entry), ensure_ascii=False).encode()
         self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
-    def lines_ahead(self) -> list[ParsedLine]:
-        """Return this desk's lines past the ledger's head: if there are any, an older ledger was restored."""
-        mark, head, _ = self.ledger.actions.backlog()
+    def lines_ahead(self, backlog: LogBacklog | None = None) -> list[ParsedLine]:
+        """Return this desk's lines that are newer than the ledger's last: there are some only after a restored backup."""
+        mark, head, _ = backlog or self.ledger.actions.backlog()
         if mark.seq <= head and self._is_unchanged(mark):
             return []
-        # The files first, then the head: a line is in the ledger before it is in a file.
+        # Read the files before the ledger's head: another process writes a line to the ledger first.
         tops = (
             next(self._own_lines(sorted(b, key=_number, reverse=True)), None)
             for b in self._blocks()
@@ -113,7 +115,7 @@ class ActionLog:
         past: dict[int, ParsedLine] = {}
         for name in reversed(self._names()):
             own = [found for found in self._parsed(name) if self._is_own(found)]
-            # Of lines with one number the first counts: it stood there when others were added.
+            # Of several lines with the same number the first counts: the others were added later.
             past.update((found.seq, found) for found in reversed(own) if found.seq > head)
             if own and own[0].seq <= head:
                 break
@@ -121,7 +123,7 @@ class ActionLog:
         return [past[seq] for seq in sorted(past) if seq > head]
 
     def verify(self) -> list[Fault]:
-        """Return where the files differ from the ledger; what is not projected yet is missing."""
+        """Return the places where the files differ from the ledger; a line not yet written to a file is missing."""
         head = self.ledger.actions.head()
         digests: dict[int, str] = {}
         unreadable: list[Fault] = []
@@ -145,13 +147,13 @@ class ActionLog:
     def records(
         self, *, since: str = "", until: str = "", **wanted: str
     ) -> Iterator[dict[str, Any]]:
-        """Yield what the files say of all desks, newest last.
+        """Yield the lines of all desks in the files as dictionaries, newest last.
 
-        `since` and `until` are dates or moments in UTC, as ISO 8601 or a beginning of it, both
-        inclusive; others are fields of a line, of which an empty one says nothing.
+        `since` and `until`, both inclusive, are dates or times in UTC as ISO 8601, which may be shortened. `wanted`
+        are values of a line's fields; an empty value allows any.
         """
         for name in self._names():
-            # A line never stands in a file of an earlier day than its own.
+            # A line is in the file of its own day or of a later one.
             if name[: min(10, len(since))] < since[:10]:
                 continue
             for found in self._parsed(name):
@@ -164,25 +166,25 @@ class ActionLog:
                     yield found.record
 
     def _is_unchanged(self, mark: LogPosition) -> bool:
-        """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
-        if not mark.name or self.files.changed(FOLDER) != mark.changed:
+        """Whether the folder, and the size of the newest file, are as this desk left them: then no line is new."""
+        if not mark.name or self.files.folder_mtime(FOLDER) != mark.changed:
             return False
         file = self.files.stat(f"{FOLDER}/{mark.name}")
         return file is not None and file.size == mark.size
 
     def _last_written(self, projected: int, waiting: dict[int, str]) -> int:
-        """Return the last number that the files show: after a crash they are ahead of the mark."""
+        """Return the number of the last line in the files, which after a crash is beyond what the ledger recorded."""
         for block in self._blocks():
             for found in self._own_lines(reversed(block)):
-                # A line that is not the ledger's own must not keep the ledger's from being written.
+                # A line with the number of a waiting one counts only if it is that very line.
                 if found.seq <= projected or waiting.get(found.seq) == found.line:
                     return max(projected, found.seq)
         return projected
 
     def _blocks(self) -> Iterator[list[bytes]]:
-        """Yield the lines at the ends of the files, newest file first; of each a few, then more."""
+        """Yield the last lines of each file, newest file first; of each file a few, then more in larger blocks."""
         for name in reversed(self._names()):
-            for size in (TAIL, *LONGER):
+            for size in (TAIL, *LONGER_TAILS):
                 data = self._tail(name, size)
                 whole = len(data) < size
                 yield data.split(b"\n")[0 if whole else 1 :]
@@ -194,7 +196,7 @@ class ActionLog:
         return (each for each in found if each and self._is_own(each))
 
     def _has_own_lines(self, name: str) -> bool:
-        return any(self._own_lines(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
+        return any(self._own_lines(reversed(self._tail(name, LONGER_TAILS[0]).split(b"\n"))))
 
     def _is_own(self, found: ParsedLine) -> bool:
         return found.desk == self.desk and self.trusted(found.line)
@@ -223,26 +225,26 @@ class ActionLog:
 
 
 def _number(line: bytes) -> int:
-    """Return the number that a line claims, without reading all of it."""
+    """Return the number in a line without parsing the line; 0 without one."""
     found = _SEQ.match(line, line.rfind(b'"seq":'))
     return int(found[1]) if found else 0
 
 
 def _text(line: bytes) -> str:
-    # One byte more than a line has is enough to see that it is none.
+    # One byte more than the longest line shows that a line is too long.
     return line[: audit.MAX_LINE + 1].decode("utf-8", "replace")
 
 
 def _day(line: str) -> str:
-    found = audit.read(line)
-    return f"{found.timestamp[:10] if found else _FIRST_DAY}.json"
+    found = _DAY.match(line)
+    return f"{found[1] if found else _FIRST_DAY}.json"
 
 
 def _batches(waiting: list[tuple[int, str]], newest: str) -> Iterator[tuple[str, int, bytes]]:
-    """Yield what is to be appended: the file, the number of the last line, the bytes."""
+    """Yield the appends that write the waiting lines: the file, the number of the last line, and the bytes."""
     name, last, data = newest, 0, b""
     for seq, line in waiting:
-        # Never an earlier file than the newest, so that the order stands when a clock is set back.
+        # Never a file before the newest one, so that lines stay in order when the clock is set back.
         file = max(name, _day(line))
         if data and (file != name or len(data) > BATCH):
             yield name, last, data

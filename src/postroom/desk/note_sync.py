@@ -1,8 +1,8 @@
-"""Keep notes in step with the ledger: those of letters, and those of mail that came in.
+"""Keeps notes in step with the ledger: the notes of letters, and those of incoming mail.
 
 The ledger decides, and the note follows. Each note has a key in the ledger, under which its last known location is
-kept: path, hash and file stamp. What is about to be written is in the ledger first, so that a crash leaves no second
-note. A person who is at a note meanwhile is not disturbed: the next look sees what they did.
+kept: path, hash and file stamp. A write is planned in the ledger first, so that a crash leaves no second note. A note
+that a person changes at the same moment is not overwritten: the next reconcile sees the change.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
@@ -22,17 +23,17 @@ from postroom.vault.vault import File, Vault
 
 
 class SeenNote(NamedTuple):
-    """A file in a folder; without `note` it is as it was last seen, or broken."""
+    """A file in a folder; `note` is its content if it has changed since it was last seen, and can be parsed."""
 
     path: str
     file: File
-    key: str = ""  # of the note that was last seen at this path
+    key: str = ""  # the ledger's key of the note that was last at this path
     note: Note | None = None
     problem: str = ""  # why it cannot be parsed
 
     @property
     def folder(self) -> str:
-        """The folder that it stands in."""
+        """The folder of the file."""
         return self.path.rpartition("/")[0]
 
     @property
@@ -41,130 +42,147 @@ class SeenNote(NamedTuple):
         return self.note.raw if self.note else b""
 
 
+Record = Callable[
+    [Transaction], None
+]  # a function that records a note's new location in a transaction
+
+
 class NoteSource(Protocol):
     """One item that has a note, and what the note should be: a letter, or a mail."""
 
     @property
     def key(self) -> str:
         """The key of the note in the ledger."""
-        ...
 
     @property
     def folder(self) -> str:
         """The folder in which the note belongs."""
-        ...
 
     def render(self) -> tuple[str, bytes] | None:
         """Return name and content of a new note; None if a missing note is not written again."""
-        ...
 
     def update(self, raw: bytes, location: NoteLocation) -> bytes | None:
         """Return the content brought up to date; None if the file is another item's note."""
-        ...
 
     def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
-        """Record where the note stands; not `current` if what was written may be out of date."""
-        ...
+        """Record the note's location; `current` is false if the content may be older than the ledger."""
 
 
 def seen_at(path: str, data: bytes, file: File, location: NoteLocation = NOWHERE) -> NoteLocation:
-    """Return the location of a note that somebody moved or changed; what it shows stays."""
+    """Return the location of a note as it is in this file; what the note shows is taken over from `location`."""
     digest = hashlib.sha256(data).hexdigest()
     return NoteLocation(path, digest, *location[2:5], *file[1:])
 
 
+def _record(source: NoteSource, written: tuple[str, bytes, File], tx: Transaction) -> None:
+    source.record(tx, *written, current=True)
+
+
 def never(_path: str, _file: File) -> bool:
-    """Ignore no file."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class NoteSync:
-    """Reads, writes, moves and restores notes, and remembers where they stand."""
+    """Reads, writes, moves and restores notes, and records their locations."""
 
     vault: Vault
     ledger: Ledger
 
-    def sync(
+    def sync(self, source: NoteSource, *, strict: bool = False) -> None:
+        """Write a note as `write` does, and record its location."""
+        self.record(self.write(source, strict=strict))
+
+    def record(self, record: Record | None) -> None:
+        """Call `record`, as `write` returned it, in a transaction; do nothing for None."""
+        if record:
+            with self.ledger.write(synced=False) as tx:
+                record(tx)
+
+    def write(
         self,
         source: NoteSource,
         *,
         restore: bool = False,
         strict: bool = False,
         status: NoteStatus | None = None,
-    ) -> None:
-        """Write a note as it should be, where it belongs.
+        old: tuple[bytes, File] | None = None,
+    ) -> Record | None:
+        """Write a note in its folder; return a function that records the location, or None if nothing was written.
 
-        A note that is not where it was left is written again only with `restore`: somebody may have moved it. One that
-        cannot be read is left alone, or with `strict` an error. `status` is what the ledger has of it, where
-        that was just read.
+        A note that is missing is written again only with `restore`: somebody may have moved it. A note that cannot be
+        read is left alone, or raises with `strict`. A caller that has just read the ledger's `status` of the note, or
+        its `old` content, passes them.
         """
         status = status or self.ledger.notes.status(source.key)
+        if status.planned_path and self.finish_write(source, status):
+            status, old = self.ledger.notes.status(source.key), None
         location = status.location
-        if status.planned_path:
-            self.finish_write(source)
-            location = self.ledger.notes.location(source.key)
-        old: tuple[bytes, File] | None = None
         try:
-            old = self.vault.read(location.path) if location.path else None
-        except PostroomError as why:  # gone, or something else has taken its place
+            old = old or (self.vault.read(location.path) if location.path else None)
+        except PostroomError as why:  # the file is missing, changing, or no regular file
             if strict and not isinstance(why, Conflict | NotFound):
                 raise
             if not restore:
-                return
+                return None
         try:
-            written = self._update(source, location, *old) if old else None
-            written = written or self._create(source)
+            updated = self._update(source, status, *old) if old else None
+            written = updated or self._create(source, status)
         except (Conflict, NotFound):
-            return
-        if written:
-            with self.ledger.write(synced=False) as tx:
-                source.record(tx, *written, current=True)
+            return None
+        return partial(_record, source, written) if written else None
 
     def _update(
-        self, source: NoteSource, location: NoteLocation, raw: bytes, file: File
+        self, source: NoteSource, status: NoteStatus, raw: bytes, file: File
     ) -> tuple[str, bytes, File] | None:
-        new = source.update(raw, location)
+        old_path = status.location.path
+        new = source.update(raw, status.location)
         if new is None:
             return None
-        where, _, name = location.path.rpartition("/")
-        if where == source.folder:
-            path = location.path
-            return path, new, self.vault.replace(path, new, file) if new != raw else file
-        path = self.reserve_path(source.key, source.folder, name, new)
-        return path, new, self.vault.move(location.path, path, file, new if new != raw else None)
+        where, _, name = old_path.rpartition("/")
+        path = old_path if where == source.folder else self.free_path(source.folder, name)
+        self.plan_write(source.key, path, new, status)
+        if path != old_path:
+            return path, new, self.vault.move(old_path, path, file, new if new != raw else None)
+        return path, new, self.vault.replace(path, new, file) if new != raw else file
 
-    def _create(self, source: NoteSource) -> tuple[str, bytes, File] | None:
+    def _create(self, source: NoteSource, status: NoteStatus) -> tuple[str, bytes, File] | None:
         rendered = source.render()
         if rendered is None:
             return None
         name, data = rendered
-        path = self.reserve_path(source.key, source.folder, name, data)
+        path = self.free_path(source.folder, name)
+        self.plan_write(source.key, path, data, status)
         return path, data, self.vault.create(path, data)
 
-    def reserve_path(self, key: str, folder: str, name: str, data: bytes) -> str:
-        """Return where a note will be written, after the ledger knows it."""
-        path = self.free_path(folder, name)
+    def plan_write(self, key: str, path: str, data: bytes, status: NoteStatus) -> None:
+        """Record a write before it is done; raise `Conflict` if the ledger's status of the note has changed."""
         with self.ledger.write(synced=False) as tx:
-            tx.notes.plan_write(key, path, hashlib.sha256(data).hexdigest())
-        return path
+            tx.notes.plan_write(key, path, hashlib.sha256(data).hexdigest(), status)
 
-    def unfinished_write(self, key: str) -> tuple[str, bytes, File] | None:
-        """Return the file of a write that took place, but was not recorded."""
-        path, hash = self.ledger.notes.planned_write(key)
+    def as_known(self, status: NoteStatus) -> tuple[bytes, File] | None:
+        """Return a note's content if it is unchanged since it was last written or seen; None otherwise."""
         with suppress(PostroomError):
-            raw, file = self.vault.read(path) if path else (b"", None)
-            if file and hashlib.sha256(raw).hexdigest() == hash:
-                return path, raw, file
+            raw, file = self.vault.read(status.location.path)
+            if hashlib.sha256(raw).hexdigest() == status.location.hash:
+                return raw, file
         return None
 
-    def finish_write(self, source: NoteSource) -> bool:
-        """Bring a write to its end that a crash interrupted; return whether there was one."""
-        written = self.unfinished_write(source.key)
+    def unfinished_write(self, status: NoteStatus) -> tuple[str, bytes, File] | None:
+        """Return path, content and file of a write that was done but not recorded; None without one."""
+        with suppress(PostroomError):
+            raw, file = self.vault.read(status.planned_path)
+            if hashlib.sha256(raw).hexdigest() == status.planned_hash:
+                return status.planned_path, raw, file
+        return None
+
+    def finish_write(self, source: NoteSource, status: NoteStatus | None = None) -> bool:
+        """Finish an interrupted write: remove the old file, record the new one. Return whether there was one."""
+        status = status or self.ledger.notes.status(source.key)
+        written, location = self.unfinished_write(status), status.location
         if written is None:
             return False
-        location = self.ledger.notes.location(source.key)
-        with suppress(PostroomError):  # the old one is gone, or somebody was at it
+        with suppress(PostroomError):  # the old file is missing, or a person has changed it
             raw, file = self.vault.read(location.path)
             if location.path != written[0] and hashlib.sha256(raw).hexdigest() == location.hash:
                 self.vault.remove(location.path, file)
@@ -173,22 +191,22 @@ class NoteSync:
         return True
 
     def free_path(self, folder: str, name: str) -> str:
-        """Return a path in this folder that no other file has."""
+        """Return an unused path in this folder, with a number after the name if the name is taken."""
         stem, path, number = name.removesuffix(".md"), f"{folder}/{name}", 1
         while self.vault.stat(path) is not None:
             number += 1
-            # A name has room for 255 octets.
+            # File systems allow 255 octets in a name.
             path = f"{folder}/{stem.encode()[:240].decode(errors='ignore')} {number}.md"
         return path
 
     def move_file(self, path: str, file: File, folder: str) -> str:
-        """Move a file that belongs elsewhere, unchanged; return its new path."""
+        """Move a file to another folder, unchanged; return its new path."""
         target = self.free_path(folder, path.rpartition("/")[2])
         self.vault.move(path, target, file)
         return target
 
     def remember(self, key: str, seen: SeenNote) -> None:
-        """Record that a note which was moved or changed stands here now."""
+        """Record the new location of a note that somebody moved or changed."""
         if seen.note is not None:
             location = seen_at(seen.path, seen.raw, seen.file, self.ledger.notes.location(key))
             with self.ledger.write(synced=False) as tx:
@@ -197,7 +215,7 @@ class NoteSync:
     # Reading
 
     def open(self, path: str, file: File, key: str = "") -> SeenNote:
-        """Return a note with its content, or with the problem if it has none; `PostroomError` if it is gone."""
+        """Return a note with its content, or with the problem if it cannot be parsed; raise if it is missing."""
         try:
             raw, file = self.vault.read(path)
             return SeenNote(path, file, key, Note.parse(raw))
@@ -213,11 +231,11 @@ class NoteSync:
         unknown: re.Pattern[bytes] | None = None,
         known: Mapping[str, tuple[str, NoteLocation]] | None = None,
     ) -> Iterator[SeenNote]:
-        """Yield the notes of a folder; those that changed since they were last seen with their content.
+        """Yield the notes of a folder; notes that changed since they were last seen come with their content.
 
-        A file younger than `settled_before` (in nanoseconds) is read even if its stamp is the same. Of files that
-        are no known note, those that `ignore` accepts or that do not match `unknown` are left out. `known` are
-        the notes that the ledger has in this folder, where they were just read.
+        A file changed after `settled_before` (in nanoseconds) is read even if its stamp is the same. Files of which
+        the ledger has no note are left out if `ignore` returns true for them, or if they do not match `unknown`. A
+        caller that has just read the ledger's notes of this folder passes them as `known`.
         """
         known = self.ledger.notes.in_folders(folder) if known is None else known
         for listed in self.vault.list(folder):
@@ -237,9 +255,9 @@ class NoteSync:
                     note = Note.parse(raw)
             except Corrupt as why:
                 yield SeenNote(path, file, key, problem=why.message)
-            except PostroomError:  # gone again, or no file of ours to read
+            except PostroomError:  # the file has gone meanwhile, or is no regular file
                 continue
-            if same:  # not above: a ledger that is busy does not make a note be gone
+            if same:  # outside of `try`: an error of the ledger must not make the note look missing
                 with self.ledger.write(synced=False) as tx:
                     tx.notes.save_location(key, same)
             if same or note:

@@ -1,7 +1,6 @@
-"""A letter as a note in the vault: what it shows, and what of it is read back.
+"""A letter as a note in the vault: how the note is written, and how the letter's text is read back from it.
 
-The ledger decides and the note follows. What a person added stays: Postroom's keys are spliced in, its sections
-are replaced, and everything else is left as it was written.
+The ledger decides and the note follows. What a person added stays: only Postroom's own keys and sections are replaced.
 """
 
 from __future__ import annotations
@@ -15,28 +14,26 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Card, Level
-from postroom.core.errors import Corrupt, Invalid, PostroomError
+from postroom.core.errors import Corrupt, Invalid
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
-from postroom.core.records import NOWHERE, Entry, NoteLocation
+from postroom.core.records import NOWHERE, Card, Entry, Level, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.core.text import duration
 from postroom.core.values import dataclass
-from postroom.desk.compose import normalize_text
-from postroom.desk.note_sync import NoteSync, seen_at
-from postroom.desk.plan import FOLDERS
-from postroom.desk.proposals import AUTHORS
-from postroom.store.ledger import Transaction
+from postroom.desk.note_sync import seen_at
+from postroom.desk.plan import folder
+from postroom.desk.proposals import AUTHORS, normalize_text
+from postroom.store.ledger import Ledger, Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced_sections, inert, leaves_open, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File
 
 STATUS: Final = {"sending": "approved", "sent": "done"}
-MAX_COMPARED: Final = 4_000
+MAX_COMPARED: Final = 4_000  # lines of both texts together
 MAX_FIELD: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
-# Postroom's keys, with more text than any of them has: a draft must be able to take them.
+# Postroom's keys with the longest text that each may get. Before a draft is taken over, they are set once for a test.
 MARKS: Final = dict.fromkeys(
     "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode"
     " next_try".split(),
@@ -55,11 +52,6 @@ SECTIONS: Final = (
 )
 
 
-def folder(entry: Entry) -> str:
-    """Return the folder in which a letter's note belongs."""
-    return FOLDERS.get(entry.kind, entry.home)
-
-
 def text_of(entry: Entry, note: Note) -> str | None:
     """Return the letter's text as the note has it; None if it cannot be read."""
     if entry.form == "draft":
@@ -71,93 +63,47 @@ def text_of(entry: Entry, note: Note) -> str | None:
 def difference(before: str, after: str) -> str:
     """Return what an edit changed, line by line."""
     old, new = before.splitlines(), after.splitlines()
-    if len(old) + len(new) > MAX_COMPARED:  # comparing takes a time that grows with the square
+    if (
+        len(old) + len(new) > MAX_COMPARED
+    ):  # the time of a comparison grows with the square of the lines
         return f"{len(old)} lines became {len(new)}; they are too many to compare."
-    import difflib  # for what was edited alone
+    import difflib  # imported here: only edited letters need it
 
     lines = difflib.unified_diff(old, new, "as it was", "as it is", lineterm="", n=2)
     return "\n".join(lines)
 
 
 def form(letter: Letter) -> str:
-    """Return what a person may change of a letter: recipients, subject, text."""
+    """Return the parts of a letter that a person may change, as a text: recipients, subject, text."""
     people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
     head = "".join(f"{name}: {', '.join(map(str, who))}\n" for name, who in people.items())
     return f"{head}Subject: {letter.subject}\n\n{letter.text}"
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
-    """Writes and reads the notes of letters."""
-
-    sync: NoteSync
-    rules: Rules
-    desk: str  # its id
-
-    def sync_note(
-        self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
-    ) -> None:
-        """Write a letter's note as the ledger has the letter now, where it belongs.
-
-        `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
-        where it was left is written again only with `restore`: somebody may have moved it.
-        """
-        status = self.sync.ledger.notes.status(entry.id)
-        if status.letter_version != entry.version:
-            entry = self.sync.ledger.letters.get(entry.id)
-        source = LetterSource(self, entry, notice, retext)
-        self.sync.sync(source, restore=restore, status=status)
-
-    def is_untouched(self, entry: Entry) -> bool:
-        """Whether an approved letter's note, and with it the approval, is as it was last seen."""
-        location = self.sync.ledger.notes.location(entry.id)
-        if not location.path:
-            return _is_sent_within_call(entry.state)
-        file = self.sync.vault.stat(location.path)
-        is_same = file is not None and file[1:] == location[-3:]
-        return is_same and location.path.startswith(f"{folder(entry)}/")
-
-    def text(self, entry: Entry) -> str | None:
-        """Return the letter's text as its note has it now; None if it cannot be read."""
-        location = self.sync.ledger.notes.location(entry.id)
-        try:
-            raw = self.sync.vault.read(location.path)[0] if location.path else None
-            return text_of(entry, Note.parse(raw)) if raw is not None else None
-        except PostroomError:
-            return None
-
-    def wrong_fields(self, entry: Entry, note: Note) -> tuple[str, ...]:
-        """Return the display fields of a note that do not show its letter."""
-        fields = LetterSource(self, entry).fields(note)
-        ignored = ("trust", "mode")  # they show the settings
-        is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}
-        return tuple(key for key in fields if is_wrong[key] and key not in ignored)
-
-
-@dataclass(frozen=True, slots=True)
 class LetterSource:
-    """A letter as the source of its note."""
+    """A letter as a `NoteSource`: writes the letter's note."""
 
-    notes: Notes
+    ledger: Ledger
+    rules: Rules
+    desk: str  # the id of the desk
     entry: Entry
     notice: str = ""
-    retext: bool = False
+    retext: bool = False  # whether the letter's text replaces that in the note
     _made: dict[str, str] = field(default_factory=dict)  # the sections of the last rendering
 
     @property
     def key(self) -> str:
-        """The key of the note in the ledger."""
         return self.entry.id
 
     @property
     def folder(self) -> str:
-        """The folder in which the note belongs."""
-        return folder(self.entry)
+        return folder(self.entry.state, self.entry.home)
 
     def render(self) -> tuple[str, bytes] | None:
-        """Return name and content of a new note; None if the letter has none, or not yet."""
+        """Return name and content of a new note; None for a rehearsal, or a letter that is sent within its call."""
         entry, letter = self.entry, self.entry.letter
-        if isinstance(entry.state, life.Rehearsal) or _is_sent_within_call(entry.state):
+        if isinstance(entry.state, life.Rehearsal) or is_sent_within_call(entry.state):
             return None
         about = " ".join(re.findall(r"\w+", letter.subject))[:40].strip()
         name = f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
@@ -165,7 +111,7 @@ class LetterSource:
         if entry.form != "draft":
             parts = [f"\n## {title}\n{text}" for title, text in self._sections()]
             return name, render(fields | dict(entry.fields), "".join(parts))
-        # With names, since these fields are read back and compared.
+        # With display names, since these fields are read back and compared with the letter.
         people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
         own = {key: ", ".join(map(str, some)) for key, some in people.items() if some}
         own = {"from": str(letter.sender)} | own | {"subject": letter.subject} | dict(entry.fields)
@@ -185,17 +131,17 @@ class LetterSource:
                 return self._rewrite_draft(note, written).raw
             return self._update_sections(note, written).raw
         except Corrupt:
-            return raw  # broken by hand: it goes where it belongs, as it is
+            return raw  # a note that cannot be parsed is moved to its folder unchanged
 
     def _update_draft(self, note: Note, written: dict[str, str]) -> Note:
-        """A person's draft keeps its form. What they typed meanwhile stays: it is not approved before they agree."""
+        """Return a person's draft with Postroom's fields. Its text is replaced only if it is as Postroom wrote it."""
         text, new = normalize_text(note.body), self.entry.letter.text
         is_as_written = written.get("") == _hash(text) and text != new
         fields = self.fields(note) | {"notice": inert(self.notice[:MAX_FIELD]) or None}
         return note.set(fields, f"\n{new}" if is_as_written else None)
 
     def _rewrite_draft(self, note: Note, written: dict[str, str]) -> Note:
-        """An agent's draft gets sections: until now its body was the text, which Obsidian renders."""
+        """Return an agent's draft as a note with sections, its text in a code block, which Obsidian does not render."""
         parts, text = dict(self._sections()), normalize_text(note.body)
         if not self.retext and written[""] != _hash(text):
             parts["Letter"] = _fence(text)
@@ -205,7 +151,7 @@ class LetterSource:
         return note.set(fields, "\n" + "".join(f"## {t}\n{text}\n" for t, text in parts.items()))
 
     def _update_sections(self, note: Note, written: dict[str, str]) -> Note:
-        """Replace the sections that are as Postroom wrote them; keep what a person wrote or changed."""
+        """Return the note with Postroom's sections replaced; sections that a person wrote or changed are kept."""
         parts = {title: f"## {title}\n{text}\n" for title, text in self._sections()}
         top, persons, has_text = "", "", False
         for title, text in sections(note.body):
@@ -214,7 +160,7 @@ class LetterSource:
             elif title == "Letter" and not (self.retext or has_text):
                 has_text = True
                 if written.get(title) != _hash(text):
-                    # The person's text. What it leaves open would swallow all that follows.
+                    # The person has changed the text. A code block that they left open would hide all sections below.
                     is_whole = text_of(self.entry, note) is not None and not leaves_open(text)
                     parts[title] = text if is_whole else ""
                     persons += "" if is_whole else text
@@ -228,16 +174,16 @@ class LetterSource:
         return note.set(self.fields(note), f"{body.rstrip(chr(10))}\n")
 
     def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
-        """Record where the note stands, and the sections that Postroom wrote into it."""
+        """Record the note's location, and a hash of each section that Postroom wrote into it."""
         entry = self.entry
         body = data.decode(errors="replace").replace("\r\n", "\n")
-        # Parsing Markdown takes its time: only where the file may have other sections than were just made.
+        # Parsing Markdown is slow, so it is done only if the file may have other sections than were just written.
         parts = self._made
         is_made = all(text in body for title, text in parts.items() if title != "Letter")
         if not (parts and is_made):
             parts = {title: text for title, text in sections(body) if title in SECTIONS}
         written = {title: _hash(text) for title, text in parts.items()}
-        # As we would write it: the file may have the person's text.
+        # The hash of the text as Postroom would write it: in the file may be the person's text.
         written["Letter"] = _hash(f"## Letter\n{_fence(entry.letter.text)}")
         if entry.form == "draft":
             written = {"": _hash(entry.letter.text)}
@@ -246,18 +192,25 @@ class LetterSource:
             shown = shown._replace(notice=self.notice, version=entry.version)
         tx.notes.finish_write(entry.id, seen_at(path, data, file, shown))
 
-    # What a note shows
+    # The fields and sections of a note
+
+    def wrong_fields(self, note: Note) -> tuple[str, ...]:
+        """Return the names of the fields in a note that differ from its letter."""
+        fields = self.fields(note)
+        ignored = ("trust", "mode")  # these show the settings, not the letter
+        is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}
+        return tuple(key for key in fields if is_wrong[key] and key not in ignored)
 
     def fields(self, note: Note | None = None) -> dict[str, str | None]:
-        """Return the frontmatter of the letter's note; None where a key has no place.
+        """Return the frontmatter of the letter's note; None for a key that is to be removed.
 
-        With the `note` of a person's draft, also the fields of its own that name somebody else.
+        With the `note` of a person's draft, also its recipients and subject if they differ from the letter's.
         """
         entry, letter, state, rules = (
             self.entry,
             self.entry.letter,
             self.entry.state,
-            self.notes.rules,
+            self.rules,
         )
         verdict = getattr(state, "verdict", None)
         since = state.since if isinstance(state, life.Pending) else None
@@ -269,7 +222,7 @@ class LetterSource:
             "letter": entry.id,
             "digest": entry.digest,
             "letter_version": str(entry.version),
-            "desk": self.notes.desk,
+            "desk": self.desk,
             "agent": entry.agent,
             "expires": _later(since, rules.expiry_seconds) if since else None,
             "risk": LEVELS[entry.card.level],
@@ -306,8 +259,7 @@ class LetterSource:
         parts = [("What to do" if is_open else "Outcome", self._what_to_do())]
         parts += [("Notice", f"{quote(self.notice)}\n")] if self.notice else []
         parts += [("Envelope", _envelope(entry)), ("Letter", _fence(letter.text))]
-        history = self.notes.sync.ledger.history
-        original = history.original(entry.id) if entry.is_edited else None
+        original = self.ledger.letters.original(entry.id) if entry.is_edited else None
         if original is not None and form(original) != form(letter):
             parts.append(("Difference", _fence(difference(form(original), form(letter)))))
         parts.append(("Risk assessment", _card(entry.card)))
@@ -316,7 +268,7 @@ class LetterSource:
         return parts
 
     def _what_to_do(self) -> str:
-        entry, rules = self.entry, self.notes.rules
+        entry, rules = self.entry, self.rules
         id, is_folder_level = entry.id, rules.trust == "folder"
         match entry.state:
             case life.Pending() if is_folder_level:
@@ -358,7 +310,7 @@ class LetterSource:
         if isinstance(self.entry.state, life.Sent):
             return f"{final}\n"
         if self.entry.kind in life.OPEN:
-            window = self.notes.rules.undo_seconds
+            window = self.rules.undo_seconds
             waits = duration(window) if window else "no time"
             return (
                 f"After approval it waits {waits}: `postroom undo {self.key}` recalls it. {final}\n"
@@ -370,23 +322,26 @@ class LetterSource:
 
 
 def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
-    """Return the location of a note that is about to become a letter's, whose text is its whole body.
+    """Return the location of a draft that has just become a letter, whose text is the draft's whole body.
 
-    After a crash before it is marked, the next look goes on from there.
+    It is recorded before the draft gets Postroom's fields: after a crash between the two, the next reconcile goes on.
     """
     pages = json.dumps({"": _hash(entry.letter.text)})
     return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
 def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
-    """Return the changes after which no field of an agent's note is rendered, or passes for the desk's."""
+    """Return the changes to the fields of an agent's note, without `but`, that make them harmless.
+
+    Markup is escaped, and fields with the names of Postroom's own are removed.
+    """
     texts = {key: note.text(key) for key in note.fields if key not in but}
     wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
     return {key: text for key, text in wanted.items() if text != texts[key]}
 
 
-def _is_sent_within_call(state: life.State) -> bool:
-    """Whether a letter is on its way out within a call: its note comes with the outcome."""
+def is_sent_within_call(state: life.State) -> bool:
+    """Whether a letter is being sent within the call that proposed it: its note is written with the outcome."""
     match state:
         case life.Approved(verdict=verdict, held="", tries=0) | life.Sending(verdict=verdict):
             return verdict.via in {life.Channel.SLIP, life.Channel.NOT_REQUIRED}
@@ -394,7 +349,7 @@ def _is_sent_within_call(state: life.State) -> bool:
 
 
 def _fields_to_restore(letter: Letter, note: Note) -> dict[str, str | None]:
-    """Return the fields of a person's draft that name other people or another subject than its letter."""
+    """Return the letter's value for each of recipients and subject that differs in a person's draft."""
     wrong: dict[str, str | None] = {}
     for key, people in (("to", letter.to), ("cc", letter.cc), ("bcc", letter.bcc)):
         try:
@@ -413,7 +368,7 @@ def _hash(text: str) -> str:
 
 
 def _fence(text: str) -> str:
-    # A person who deletes the blank line before the end of a fence has changed nothing.
+    # Without blank lines at its ends: a person who removes such a line in the note has changed nothing.
     return f"{fence(text.strip(chr(10)))}\n"
 
 

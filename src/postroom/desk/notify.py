@@ -12,11 +12,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from postroom.core.audit import redact_addresses, redact_subject
 from postroom.core.records import Entry
-from postroom.core.redaction import addresses, subject
 from postroom.core.values import dataclass
 
-PATIENCE = 10.0
+TIMEOUT = 10.0  # seconds for the command to end
 _APPLE = (
     "on run argv",
     "display notification (item 2 of argv) with title (item 1 of argv)",
@@ -35,14 +35,14 @@ class Notifier:
     def __call__(self, entry: Entry, page: str = "") -> None:
         """Notify of one letter: recipients, subject, agent and page; never its text."""
         people = [address.spec for address in entry.letter.envelope]
-        about = subject(entry.letter.subject) or "(no subject)"
+        about = redact_subject(entry.letter.subject) or "(no subject)"
         title = f"A letter of {entry.agent} waits"
         if self.command:
             # It is the person's own command: it may see the addresses.
             message = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
             _run(self.command, json.dumps(message | ({"page": page} if page else {})))
         elif self.desktop:
-            text = "\n".join(filter(None, [f"{addresses(people)}: {about}", page]))
+            text = "\n".join(filter(None, [f"{redact_addresses(people)}: {about}", page]))
             if command := self._desktop_command(title, text):
                 _run(command, "")
 
@@ -61,7 +61,7 @@ def _run(command: Sequence[str], message: str) -> None:
     def run() -> None:
         try:
             subprocess.run(  # noqa: S603 - the person's own command, without a shell
-                command, input=message.encode(), capture_output=True, timeout=PATIENCE, check=False
+                command, input=message.encode(), capture_output=True, timeout=TIMEOUT, check=False
             )
         except (OSError, subprocess.SubprocessError):
             return

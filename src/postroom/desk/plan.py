@@ -1,36 +1,21 @@
-"""Decide what to do about notes: facts from the ledger and the folders in, a list of actions out.
+"""Decides what to do about notes: takes facts from the ledger and the folders, and returns a list of actions.
 
 Everything here is pure: no file, no database, no clock. `apply` gathers the facts and performs the actions in order.
 `docs/states.md` is the specification, and tests/unit/desk/test_plan.py has a case for each of its rows.
 
-A note that stands where it was put, as it was put, means nothing. A note that was moved is a verdict if it is the only
-one of its letter and shows what was frozen. Everything else is undone and reported; no text of a person is discarded.
+A note that is unchanged in its place needs no action. A note that was moved is a verdict if it is the only note of its
+letter and shows the letter as it was frozen. Any other change is undone and reported; no text of a person is discarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
-from postroom.core.text import one_line
 from postroom.core.values import dataclass
-from postroom.desk.note_actions import (
-    Approve,
-    ApproveListed,
-    Decide,
-    FileSlip,
-    Freeze,
-    FreezeText,
-    MoveFile,
-    NoteAction,
-    PresentRequest,
-    Remember,
-    Report,
-    SeeSlip,
-    Sync,
-)
 from postroom.vault.folders import APPROVED, DONE, DRAFTS, FAILED, PENDING, PLANS, REJECTED
 
 FOLDERS: Final = {
@@ -44,7 +29,7 @@ FOLDERS: Final = {
     "failed": FAILED,
 }
 HOMES: Final = (PENDING, DRAFTS)
-# The display fields that say which letter a person approves, most telling first.
+# The fields of a note that identify the letter which a person approves; a report names the first that is wrong.
 IDENTIFYING: Final = ("letter_version", "digest", "to", "cc", "bcc", "subject")
 REFROZEN: Final = (
     "You changed the text, so it was frozen anew. Look at the difference and the risk assessment,"
@@ -60,6 +45,11 @@ BY_TOOL: Final = (
 )
 
 
+def folder(state: life.State, home: str) -> str:
+    """Return the folder of a letter's note; `home` is the folder for a letter that waits for a verdict."""
+    return FOLDERS.get(life.name(state), home)
+
+
 # Facts
 
 
@@ -72,14 +62,14 @@ class LetterRecord:
     home: str = PENDING
     text: str = ""  # of the frozen letter
     location: str = ""  # where the note was last put or seen
-    is_at_location: bool = False  # a file stands there now
-    unfinished_write: str = ""  # the path of a write that took place, but was not recorded
-    is_slip_gone: bool = False  # approved by a slip that was taken away
+    is_at_location: bool = False  # whether there is a file at `location` now
+    unfinished_write: str = ""  # the path of a write that was done, but not recorded
+    is_slip_gone: bool = False  # whether the slip that approved the letter was taken away
 
     @property
     def folder(self) -> str:
         """The folder in which the note belongs."""
-        return FOLDERS.get(life.name(self.state), self.home)
+        return folder(self.state, self.home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +80,7 @@ class NoteFile:
 
     @property
     def folder(self) -> str:
-        """The folder that the file stands in."""
+        """The folder of the file."""
         return self.path.rpartition("/")[0]
 
 
@@ -98,11 +88,10 @@ class NoteFile:
 class LetterNote(NoteFile):
     """A file that names a letter."""
 
-    letter: str
-    is_changed: bool = False  # new at this path, or not as it was last written or seen
-    is_broken: bool = False  # it cannot be parsed any more
+    is_changed: bool = False  # it is new at this path, or changed since it was last written or seen
+    is_broken: bool = False  # it cannot be parsed
     text: str | None = None  # the letter's text as a changed note has it; None if it cannot be read
-    wrong_fields: tuple[str, ...] = ()  # display fields that are not the letter's
+    wrong_fields: tuple[str, ...] = ()  # names of Postroom's fields that differ from the letter
     reason: str = ""  # what a person wrote for the agent
 
 
@@ -127,8 +116,8 @@ class SlipFacts:
     spent_on: str = ""  # the letter
     is_letter_sent: bool = False
     is_filed: bool = False  # another copy of it was filed after its letter was sent
-    is_persons_request: bool = False  # the desk put it before the person, who wrote it
-    listed: ListedLetter | None = None  # if the desk wrote the list, and it has exactly one letter
+    is_persons_request: bool = False  # a person wrote it, and the desk presented it
+    listed: ListedLetter | None = None  # the only letter in a list that the desk wrote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,41 +125,106 @@ class UnownedNote(NoteFile):
     """A file that names no letter: a draft, a slip, a request, a mail, or something else."""
 
     by_tool: bool = False  # a tool wrote it, or may have
-    by_inode: bool = False  # nothing but the inode says that a tool did
-    agent: str = ""  # whose letter a tool's draft becomes, or whose request it is
-    missing: tuple[str, ...] = ()  # what it lacks to be a draft: to, subject, text
-    is_proposed: bool = False  # status: pending_approval
-    is_mail: bool = False  # it holds a mail that came in
-    slip: SlipFacts | None = None  # it is a slip, or in Plans/ or by a tool a request
+    by_inode: bool = False  # only the inode is that of a tool's note
+    agent: str = ""  # the author of a request, or of the letter that a tool's draft becomes
+    missing: tuple[str, ...] = ()  # the parts that a draft needs and it lacks: to, subject, text
+    is_proposed: bool = False  # it has `status: pending_approval`
+    is_mail: bool = False  # it shows an incoming mail
+    slip: SlipFacts | None = None  # of a slip, or of a request: in Plans/, or by a tool
 
 
-# Planning
+# Actions
 
 
-def plan(
-    records: Sequence[LetterRecord], files: Iterable[LetterNote | UnownedNote], rules: Rules
-) -> list[NoteAction]:
-    """Return what to do about notes: first about those without a letter, then letter by letter."""
-    actions: list[NoteAction] = []
-    notes: dict[str, list[LetterNote]] = {record.id: [] for record in records}
-    for file in files:
-        if isinstance(file, UnownedNote):
-            actions += _plan_unowned(file, rules)
-        elif file.letter in notes:
-            notes[file.letter].append(file)
-        else:
-            name = one_line(file.letter)[:20]
-            unknown = f"{file.path} names the letter {name}, which this desk does not know."
-            actions.append(Report(unknown))
-    for record in records:
-        actions += _plan_letter(record, notes[record.id], rules)
-    return actions
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the person."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Carry out a verdict about a letter, if `event` names one; then write its note in its folder."""
+
+    letter: str
+    event: str = ""  # of `life.EVENTS`
+    path: str = ""  # where the person left the note, recorded as its location
+    report: str = ""  # what to tell the person once the letter has changed
+    notice: str | None = None  # what the note says to the person; None leaves that as it is
+    restore: bool = False  # whether a missing note is written again
+    text: str = ""  # the reason of a rejection, or the new text of an edit
+    slip: str = ""  # the hash of the slip that approves the letter
+
+
+@dataclass(frozen=True, slots=True)
+class FileAction:
+    """An action about a note without a letter."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFile(FileAction):
+    """Move a file to another folder, then set fields of its frontmatter."""
+
+    folder: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    spent_slip: str = ""  # the hash, if the file is a slip that was spent
+    forget_inode: bool = False  # whether the file counts as a person's from then on
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze(FileAction):
+    """Propose a draft as a letter; `approved` if a person wrote the draft and put it into Approved/."""
+
+    agent: str = ""
+    home: str = DRAFTS
+    form: str = "draft"
+    approved: bool = False
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeeSlip(FileAction):
+    """Record when a slip was first seen; `mark` a request that a person moved with `status: approved`."""
+
+    hash: str
+    mark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApproveListed(FileAction):
+    """Approve the one letter that a request lists; if that is refused, present the request again."""
+
+    letter: str
+    digest: str
+    hash: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRequest(FileAction):
+    """Move a request to Pending_Approval/, with a text that says what approving it does.
+
+    `agent` is None if a person wrote it. `why` is the reason for which it goes back; empty for a new request.
+    """
+
+    agent: str | None
+    doubtful: bool = False
+    why: str = ""
+
+
+Action = Report | Update | FileAction
+
+
+# The notes of a letter
 
 
 def is_untouched(
     state: life.State, location: str, files: Sequence[LetterNote], *, is_current: bool
 ) -> bool:
-    """Whether an open letter's one note stands unchanged where it belongs: the usual case."""
+    """Whether an open letter has exactly one note, which is unchanged and in its place: then there is nothing to do."""
     if not is_current or len(files) != 1:
         return False
     if isinstance(state, life.Approved) and state.verdict.slip:
@@ -181,32 +235,31 @@ def is_untouched(
     return is_as_seen and file.path == location and file.folder in right
 
 
-def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[NoteAction]:
-    # Tools may write to Drafts/, and name any letter there.
+def plan_letter(record: LetterRecord, files: Sequence[LetterNote], rules: Rules) -> list[Action]:
+    """Return what to do about a letter and the notes that name it."""
+    # Tools may write to Drafts/, and a note there may name any letter: only the letter's own note counts.
     trusted = (record.location, record.unfinished_write)
     is_draft = record.home == DRAFTS
     files = [file for file in files if is_draft or file.folder != DRAFTS or file.path in trusted]
     if record.unfinished_write and all(file.path in trusted for file in files):
-        return [Sync(record.id)]
+        return [Update(record.id)]
     match record.state:
         case life.Pending():
             return _plan_pending(record, files, rules)
         case life.Approved():
-            return _plan_approved(record, files)
+            return [_plan_approved(record, files)]
         case life.Sending():
             return []  # whatever was done to its note waits for the outcome
         case life.Unknown():
-            gone = f"The note of the letter {record.id} was gone: it is back in {APPROVED}/."
-            reports: list[NoteAction] = [Report(gone)] if record.location and not files else []
-            return reports + _plan_fixed(record, files, "Its fate is unknown")
+            return _plan_fixed(record, files, "Its fate is unknown")
     return _plan_closed(record, files)
 
 
-def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[NoteAction]:
+def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
     at_home = [file for file in files if file.folder in HOMES]
     rejected = [file for file in files if file.folder == REJECTED]
     if at_home:
-        copies: list[NoteAction] = [
+        copies: list[Action] = [
             Report(
                 f"{file.path} is a copy: the letter {record.id} still waits in"
                 f" {at_home[0].folder}/, so nothing was decided. Move the note itself."
@@ -214,158 +267,133 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
             for file in files
             if file.folder not in HOMES
         ]
-        return copies + _plan_in_place(record, at_home)
+        return [*copies, _keep_in_place(record, at_home)]
+    if not files:
+        return [_restore(record)]
     if any(file.path == record.location for file in files):
-        # Not moved since we put it or saw it there, before the letter waited again: no verdict, but an interrupted
-        # move of ours.
-        return [Sync(record.id)]
+        # The note is where Postroom last put or saw it, in the folder of the letter's earlier state: a crash came
+        # before Postroom moved it back. That is no verdict.
+        return [Update(record.id)]
     if rejected:
-        return _plan_rejection(record, rejected[0])
-    if files:
-        if len({file.text for file in files}) > 1:
-            several = "Several notes of it are in Approved/, and they differ."
-            return put_back(record.id, files[0].path, several)
-        return _plan_verdict(record, files[0], rules)
-    gone = f"The note of the letter {record.id} was gone: it is back in {record.home}/."
-    reports: list[NoteAction] = [Report(gone)] if record.location else []
-    return [*reports, Sync(record.id, restore=True)]
+        return [_reject(record, rejected[0])]
+    if len({file.text for file in files}) > 1:
+        several = "Several notes of it are in Approved/, and they differ."
+        return [put_back(record.id, files[0].path, several)]
+    return [_plan_verdict(record, files[0], rules)]
 
 
-def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> list[NoteAction]:
-    """A note moved to Approved/ approves what was frozen, and nothing else."""
+def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Update:
+    """Return the approval for a note moved to Approved/; if it does not show the frozen letter, the move is undone."""
     wrong = next((name for name in IDENTIFYING if name in file.wrong_fields), "")
     if file.text is None:
         unreadable = "It was moved to Approved/, but the letter's text cannot be found in it."
         return put_back(record.id, file.path, unreadable)
     if wrong:
-        notice = FIELD_CHANGED.format(field=wrong, id=record.id)
-        return put_back(record.id, file.path, notice)
+        return put_back(record.id, file.path, FIELD_CHANGED.format(field=wrong, id=record.id))
     if file.text != record.text and rules.trust == "folder":
-        # Remembered first: after a crash before the note is home again, the same move would approve the new text.
-        return [
-            Remember(record.id, file.path),
-            FreezeText(record.id, file.path, file.text),
-        ]
-    return [Approve(record.id, file.path)]
+        return put_back(record.id, file.path, REFROZEN, event="edit", text=file.text)
+    approved = f"The letter {record.id} was approved: its note was moved to Approved/."
+    return Update(record.id, "approve", file.path, approved, "")
 
 
-def put_back(letter: str, path: str, notice: str) -> list[NoteAction]:
-    """Return the actions that undo a move which did not approve its letter."""
-    return [
-        Report(f"The letter {letter} was not approved. {notice}"),
-        Remember(letter, path),
-        Sync(letter, notice),
-    ]
+def put_back(letter: str, path: str, notice: str, *, event: str = "", text: str = "") -> Update:
+    """Return the action that undoes a move which did not approve its letter."""
+    report = f"The letter {letter} was not approved. {notice}"
+    return Update(letter, event, path, report, notice, text=text)
 
 
-def _plan_rejection(record: LetterRecord, file: LetterNote) -> list[NoteAction]:
-    return [
-        Decide(record.id, "reject", file.reason),
-        Remember(record.id, file.path),
-        Sync(record.id, ""),
-    ]
+def _reject(record: LetterRecord, file: LetterNote) -> Update:
+    return Update(record.id, "reject", file.path, notice="", text=file.reason)
 
 
-def _plan_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> list[NoteAction]:
-    """A note stands in a right folder: remember it there, and undo changes of display fields."""
+def _restore(record: LetterRecord) -> Update:
+    """Return the action that writes a missing note again, with a report if there was one before."""
+    gone = f"The note of the letter {record.id} was gone: it is back in {record.folder}/."
+    return Update(record.id, report=gone if record.location else "", restore=True)
+
+
+def _keep_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> Update:
+    """Return the action for a note in a right folder: record its place, and undo changes of Postroom's fields."""
     file = next((file for file in files if file.path == record.location), files[0])
-    actions: list[NoteAction] = []
-    if file.is_changed:
-        wrong = file.wrong_fields
-        if wrong and record.location:
-            sentence = (
-                f"{file.path}: your change of {', '.join(wrong)} was put back, since the frontmatter"
-                f" only shows the letter. Change recipients with `postroom edit {record.id}`."
-            )
-            actions.append(Report(sentence))
-        actions.append(Remember(record.id, file.path))
-    return [*actions, Sync(record.id)]
+    if not file.is_changed:
+        return Update(record.id)
+    undone = (
+        f"{file.path}: your change of {', '.join(file.wrong_fields)} was put back, since the frontmatter"
+        f" only shows the letter. Change recipients with `postroom edit {record.id}`."
+    )
+    report = undone if file.wrong_fields and record.location else ""
+    return Update(record.id, path=file.path, report=report)
 
 
-def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> list[NoteAction]:
+def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> Update:
     approved = [file for file in files if file.folder == APPROVED]
     rejected = [file for file in files if file.folder == REJECTED]
     if record.is_slip_gone:
-        return _plan_recall(record, next(iter(approved or files), None), "its slip was taken away")
+        return _recall(record, approved or files, "its slip was taken away")
     if any(file.path == record.location and file not in approved for file in files):
-        return [Sync(record.id)]  # an interrupted move of ours
+        return Update(record.id)  # a crash came between the verdict and the move of its note
     if approved:
         file = next((file for file in approved if file.path == record.location), approved[0])
         if file.is_broken or (file.is_changed and file.text != record.text):
-            return _plan_recall(record, file, "its note was edited after the approval")
-        return _plan_in_place(record, approved)
+            return _recall(record, [file], "its note was edited after the approval")
+        return _keep_in_place(record, approved)
     if not files and not record.location:
-        return [Sync(record.id)]  # an interrupted first write, or no note before the outcome
+        return Update(record.id)  # the note was not written yet, or is written with the outcome
     if rejected:
-        return _plan_rejection(record, rejected[0])
-    return _plan_recall(record, files[0] if files else None, "its note left Approved/")
+        return _reject(record, rejected[0])
+    return _recall(record, files, "its note left Approved/")
 
 
-def _plan_recall(record: LetterRecord, file: LetterNote | None, why: str) -> list[NoteAction]:
-    sentence = f"The letter {record.id} was recalled: {why}."
-    remember = [Remember(record.id, file.path)] if file else []
-    restore = file is None
-    return [
-        Decide(record.id, "undo"),
-        Report(sentence),
-        *remember,
-        Sync(record.id, sentence, restore),
-    ]
+def _recall(record: LetterRecord, files: Sequence[LetterNote], why: str) -> Update:
+    recalled = f"The letter {record.id} was recalled: {why}."
+    path = files[0].path if files else ""
+    return Update(record.id, "undo", path, recalled, recalled, restore=not files)
 
 
-def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[NoteAction]:
+def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
     is_sent = isinstance(record.state, life.Sent)
     moved = [file for file in files if file.folder == APPROVED and file.path != record.location]
     if moved and not is_sent and not record.is_at_location:
-        sentence = f"The letter {record.id} waits again: its note was moved to Approved/."
-        return [
-            Remember(record.id, moved[0].path),  # first: only another move approves it
-            Decide(record.id, "reopen"),
-            Report(sentence),
-            Sync(record.id, f"{sentence} Move it there once more to approve it."),
-        ]
+        waits = f"The letter {record.id} waits again: its note was moved to Approved/."
+        again = f"{waits} Move it there once more to approve it."
+        return [Update(record.id, "reopen", moved[0].path, waits, again)]
     if files or not record.location:
         return _plan_fixed(record, files, "It was sent already" if is_sent else "It is closed")
     return []
 
 
-def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list[NoteAction]:
-    """Bring the note of a letter that no move changes to its one place."""
+def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list[Action]:
+    """Return the actions for a letter that cannot be changed by moving its note: bring the note to its one folder."""
+    if not files:
+        return [_restore(record)]
     right = record.folder
     standing = [file for file in files if file.folder == right]
+    elsewhere = [file for file in files if file.folder != right]
     is_in_place = record.is_at_location and record.location.startswith(f"{right}/")
     is_in_place = is_in_place or bool(standing)
-    actions: list[NoteAction] = []
-    for file in files:
-        if file.folder == right:
-            continue
+    actions: list[Action] = []
+    for file in elsewhere:
+        copy = f"{file.path} is a copy of the letter {record.id}"
         if file.path == record.location:
-            actions.append(Sync(record.id))
-        elif is_in_place:
-            copy = f"{file.path} is a copy of the letter {record.id}"
-            if right == APPROVED:
-                actions.append(Report(f"{copy}, and is ignored."))
-            else:
-                actions.append(Report(f"{copy}, and went to {right}/."))
-                actions.append(MoveFile(file.path, right))
+            actions.append(Update(record.id))
+        elif not is_in_place:
+            back = f"{why}: the note of the letter {record.id} is back in {right}/."
+            actions.append(Update(record.id, path=file.path, report=back))
+        elif right == APPROVED:
+            actions.append(Report(f"{copy}, and is ignored."))
         else:
-            actions.append(
-                Report(f"{why}: the note of the letter {record.id} is back in {right}/.")
-            )
-            actions.append(Remember(record.id, file.path))
-            actions.append(Sync(record.id))
+            actions += [Report(f"{copy}, and went to {right}/."), MoveFile(file.path, right)]
         is_in_place = True
-    if not files:
-        actions.append(Sync(record.id, restore=True))
-    elif standing and all(file.path != record.location or file in standing for file in files):
-        actions += _plan_in_place(record, standing)
+    if standing and all(file.path != record.location for file in elsewhere):
+        actions.append(_keep_in_place(record, standing))
     return actions
 
 
 # Notes without a letter
 
 
-def _plan_unowned(file: UnownedNote, rules: Rules) -> list[NoteAction]:
+def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
+    """Return what to do about a note that names no letter."""
     if file.folder == PLANS:
         is_tools = file.by_tool and not file.by_inode
         return [PresentRequest(file.path, file.agent if is_tools else None, file.by_tool)]
@@ -381,7 +409,7 @@ def _plan_unowned(file: UnownedNote, rules: Rules) -> list[NoteAction]:
     return [Freeze(file.path, file.agent, form=form)] if rules.live else []
 
 
-def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[NoteAction]:
+def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     path, slip = file.path, file.slip
     if slip is None and file.missing:
         lacks = " and no ".join(f"`{name}`" for name in file.missing)
@@ -392,7 +420,7 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[NoteAction]:
         refused = f"{path} went back to {home}/: at trust level desk, only the terminal approves."
         return [MoveFile(path, home), Report(refused)]
     if slip and file.by_inode:
-        # Perhaps another file that got the inode of one that a tool wrote: it stays the person's, but is moved twice.
+        # The file may be a person's that got the inode of a tool's former file: so the person must move it twice.
         again = (
             f"{path} went back to {PENDING}/: a tool may have written it. Move it to {APPROVED}/"
             " again to approve what it names."
@@ -409,9 +437,9 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[NoteAction]:
     return [Freeze(path, approved=True)]
 
 
-def _plan_persons_slip(path: str, slip: SlipFacts) -> list[NoteAction]:
+def _plan_persons_slip(path: str, slip: SlipFacts) -> list[Action]:
     is_to_mark = slip.status != "approved" and slip.is_persons_request
-    actions: list[NoteAction] = []
+    actions: list[Action] = []
     if slip.status != "approved" and not is_to_mark:
         actions.append(Report(f"{path} approves nothing: a slip needs `status: approved`."))
     if slip.age is None or is_to_mark:
@@ -421,24 +449,26 @@ def _plan_persons_slip(path: str, slip: SlipFacts) -> list[NoteAction]:
     return actions
 
 
-def _plan_spent_slip(path: str, slip: SlipFacts) -> list[NoteAction]:
-    """File a slip whose letter was sent; a copy of one that was filed is void."""
+def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
+    """Return the actions that file a slip whose letter was sent; a copy of a slip that was filed before is void."""
     letter = slip.spent_on
     if not slip.is_letter_sent:
         return []
     if not slip.is_filed:
         spent = f"{path} was spent on the letter {letter} and went to {DONE}/."
-        return [Report(spent), FileSlip(path, slip.hash, DONE, "done")]
+        done = {"status": "done"}
+        return [Report(spent), MoveFile(path, DONE, done, spent_slip=slip.hash)]
     why = f"a copy of the slip that let the letter {letter} out; a new one needs a `created` of its own"
     void = f"{path} is void, and went to {REJECTED}/: {why}."
-    return [Report(void), FileSlip(path, slip.hash, REJECTED, "void", why)]
+    marks = {"status": "void", "reason": why}
+    return [Report(void), MoveFile(path, REJECTED, marks, spent_slip=slip.hash)]
 
 
-def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[NoteAction]:
-    """An agent's request approves the one letter that it lists; otherwise it goes back with a new list."""
+def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
+    """Return the approval of the one letter that an agent's request lists; otherwise the request gets a new list."""
     listed = slip.listed
     if listed and listed.is_approved_by_it:
-        return []  # it waits for the outcome
+        return []  # the request stays until the letter's outcome
     if listed is None:
         why = "a tool wrote it, or may have, and it does not list exactly one letter"
     elif listed.was_recalled:
@@ -450,19 +480,19 @@ def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[NoteAction]:
     return [PresentRequest(file.path, file.agent, why=why)]
 
 
-def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[NoteAction]:
-    """Adopt the requests in Plans/ for which there is room among those that wait."""
+def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[Action]:
+    """Return the actions that move requests from Plans/ to Pending_Approval/, up to the limit of open letters."""
     room = max(0, rules.open_letters - waiting)
-    actions: list[NoteAction] = []
+    actions: list[Action] = []
     if len(requests) > room:
         count = max(waiting, rules.open_letters)
         actions.append(Report(f"{count} requests wait already; the others stay in {PLANS}/."))
-    return actions + plan((), requests[:room], rules)
+    return sum((plan_unowned(request, rules) for request in requests[:room]), actions)
 
 
-def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[NoteAction]:
-    """Approve the waiting letter that a slip fits, if it fits no other."""
+def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[Action]:
+    """Return the approval of the one waiting letter that a slip fits; a report if it fits several."""
     if len(letters) == 1:
-        return [Decide(letters[0], "approve by slip", hash)]
+        return [Update(letters[0], "approve", notice="", slip=hash)]
     several = Report(f"{path} fits {len(letters)} letters, and so approves none.")
     return [several] if letters else []

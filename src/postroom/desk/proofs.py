@@ -1,10 +1,9 @@
-"""Proofs: what a provider returned before a send, by which it can tell later what became of the letter.
+"""Proofs: what a provider returned before a send, and with which it can be asked later whether the letter was sent.
 
-A letter has at most one proof, for the version that it was prepared for, and every try of that version
-uses it. Before each try the ledger counts it as a send without an answer; only a refusal of that very
-try takes it off the count. A proof is released before another version is prepared, so that whatever is
-found later under the letter's mark is the version that was sent last. If the provider no longer has it
-when it is to be released, the letter may have been sent, unless every send by it had its answer.
+A letter has at most one proof, for one version, and every try of that version uses it. Before each try the ledger
+counts the try as unanswered; only a refusal of that try lowers the count. A proof is released before another version
+is prepared, so that a mail found later under the letter's id is the version that was sent last. If the provider no
+longer has the proof when it is released, the letter may have been sent, unless all tries were answered.
 """
 
 from __future__ import annotations
@@ -52,7 +51,8 @@ class Proofs:
 
     def _prepared(self, entry: Entry, box: Mailbox, wire: bytes, restored: str) -> str:
         if restored:
-            box.sweep(entry.letter)  # first: what is not there any more by then is looked for
+            # Before the search: a draft that is gone by then may have been sent.
+            box.sweep(entry.letter)
             if isinstance(box.find_outcome(entry.letter, ""), Accepted):
                 raise Uncertain("The provider has this letter, of which the ledger knows nothing")
         try:
@@ -66,7 +66,7 @@ class Proofs:
         return proof
 
     def query_outcome(self, entry: Entry) -> SendOutcome:
-        """Ask the provider what became of a letter; whatever goes wrong is no answer."""
+        """Ask the provider whether a letter was sent; after any error, the answer is `Unproven`."""
         try:
             return self._query(entry, self._box(entry))
         except PostroomError as why:
@@ -83,30 +83,30 @@ class Proofs:
         if not proof:
             with suppress(PostroomError):
                 box.sweep(entry.letter)
-            if self.ledger.history.claimed_before_edit(entry.id):
+            if self.ledger.letters.claimed_before_edit(entry.id):
                 return Unproven(EARLIER)
         return box.find_outcome(entry.letter, proof.text if proof else "")
 
     def release(self, entry: Entry) -> SendOutcome | None:
-        """Release the proof of a closed letter; return what became of the letter if that is not known yet."""
+        """Release the proof of a closed letter; return an outcome that the ledger does not know yet, None without one."""
         proof = self.ledger.proofs.get(entry.id)
         if not proof or not (found := self._try_release(entry, proof, self._box(entry))):
             return None
         if entry.kind != "sent":
             return found if proof.digest == entry.digest else Unproven(EARLIER, final=True)
-        with self.ledger.write() as tx:  # that it has left is no news
+        with self.ledger.write() as tx:  # the ledger knows already that the letter was sent
             tx.proofs.drop(entry.id, proof.text)
         return None
 
     def sweep(self, entry: Entry) -> bool:
-        """Remove what the provider holds for a letter without a proof; return whether more may turn up."""
+        """Have the provider delete drafts of a letter that no proof names; return whether more may turn up."""
         proof = self.ledger.proofs.get(entry.id)
         return self._box(entry).sweep(entry.letter, proof.text if proof else "")
 
     def _try_release(
         self, entry: Entry, proof: ProviderProof, box: Mailbox
     ) -> Accepted | Unproven | None:
-        """Make a proof unusable at the provider and forget it; return what it may have sent before.
+        """Make a proof unusable at the provider and drop it; return the outcome if it may have sent the letter.
 
         Raises `Unavailable` if the provider cannot do it now.
         """

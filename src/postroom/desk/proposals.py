@@ -1,68 +1,63 @@
-"""Proposals: agents ask for letters, look after them and withdraw them. Everything happens in the ledger."""
+"""Proposals: agents write letters and ask for them to be sent. Everything happens in the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life, policy
-from postroom.core.audit import Value
-from postroom.core.card import Card
+from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
-from postroom.core.letter import Letter
+from postroom.core.letter import (
+    ID_BYTES,
+    MAX_REFERENCES,
+    Enclosure,
+    Letter,
+    is_message_id,
+    letter_id,
+)
 from postroom.core.life import Channel
-from postroom.core.outgoing_html import is_reduced
-from postroom.core.policy import DAY, Rules, has_expired
-from postroom.core.records import Entry
-from postroom.core.redaction import addresses
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.policy import Rules, has_expired
+from postroom.core.records import Card, Entry
+from postroom.core.stamp import DAY, Stamp, elapsed
+from postroom.core.text import clean
 from postroom.core.values import dataclass
-from postroom.desk.compose import normalize_text
+from postroom.desk.exposure import ExposureLog
 from postroom.desk.recorder import Call, CallRecorder, check_name
-from postroom.desk.trust import folders_decide
-from postroom.store.ledger import Ledger, Transaction
-from postroom.store.sql.letters import LetterReader
+from postroom.store.ledger import Ledger, LedgerReader, Transaction
 
-HOME = "Pending_Approval"
+if TYPE_CHECKING:
+    from postroom.mail.mailbox import Mailbox
+
+DEFAULT_HOME = "Pending_Approval"
 PERSON = "person"
 ORCHESTRATOR = "orchestrator"
 AUTHORS = {
     PERSON: "a person, by hand",
     "vault": "not known: a note in the vault",
 }  # that are no agents
-MAX_KEY = 200
+MAX_KEY = 200  # characters of an idempotency key
 
 
 class Proposal(NamedTuple):
     """Options of a proposed letter."""
 
     key: str = ""  # idempotency key
-    origins: tuple[str, ...] = ()
-    replaces: str = ""
-    home: str = HOME
-    form: str = "note"
-    slip: str = ""  # hash of a slip that fits
-    verdict: str = ""  # who approved it already: the writer of a draft in Approved/
-    refuse_if_sent: bool = False  # a letter that was sent already is an error
-    match_persons_letter: bool = (
-        False  # an approved letter that a person wrote, of the same content, is this one
-    )
-    pre_send_record: str = ""  # what a record written before the send says it answers, as JSON
+    origins: tuple[str, ...] = ()  # for each attachment, where the file comes from
+    replaces: str = ""  # the id of the letter that this one replaces
+    home: str = DEFAULT_HOME  # the folder of its note while it waits
+    form: str = "note"  # "note", or "draft": a note whose whole body is the letter's text
+    slip: str = ""  # the hash of a slip that approves it
+    verdict: str = ""  # the person who approved it already, by putting their draft into Approved/
+    refuse_if_sent: bool = False  # raise if the same letter was sent already
+    match_persons_letter: bool = False  # a person's approved letter of the same content is this one
+    pre_send_record: str = ""  # for the pre-send record: the id of the parent mail, as JSON
     always_ask: bool = False  # needs a verdict even with `approvals.required = false`
-    fields: Mapping[str, str] | None = None  # further frontmatter of its draft
+    fields: Mapping[str, str] | None = None  # more frontmatter for its draft
 
 
-class Assessor(Protocol):
-    """Finds the facts about a letter's recipients and text."""
-
-    def own(self, account: str) -> frozenset[str]:
-        """Return the keys of the account's own addresses."""
-        ...
-
-    def card(self, letter: Letter, origins: Sequence[str]) -> Card:
-        """Return the letter's risk card."""
-        ...
+PLAIN: Final = Proposal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +66,38 @@ class Proposals:
 
     ledger: Ledger
     rules: Rules
-    assessor: Assessor
+    exposure: ExposureLog
     clock: Callable[[], Stamp]
     recorder: CallRecorder
 
-    def propose(self, call: Call, letter: Letter, proposal: Proposal | None = None) -> Entry:
-        """Return the letter that this call means: an existing one, or a new one.
+    def propose(self, call: Call, letter: Letter, proposal: Proposal = PLAIN) -> Entry:
+        """Enter a new letter and return it, or return the existing letter that this call repeats.
 
-        The line of the call is written here if the letter waits or is a rehearsal; if it is approved
-        already, the caller dispatches it and writes the line afterwards.
+        The call's line in the log is written here, unless the letter is approved already: then the caller dispatches
+        the letter, and writes the line afterwards. Raises if the letter breaks a rule or a limit.
         """
-        proposal = proposal or Proposal()
         if len(proposal.key) > MAX_KEY or not proposal.key.isprintable():
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
         check_name(call)
-        letter = replace(
-            letter, text=normalize_text(letter.text)
-        )  # what a person sees is what it says
+        # The person sees the normalized text, so that is what is frozen.
+        letter = replace(letter, text=normalize_text(letter.text))
         refuse_other_html(letter)
-        policy.admit(letter, self.rules, self.assessor.own(letter.account))
+        policy.admit(letter, self.rules, self.exposure.own(letter.account))
+        known = self._existing(self.ledger, call, letter, proposal)
+        # Never within the transaction: the card asks the mailbox, and other processes should not wait for that.
+        card = self.exposure.card(letter, proposal.origins) if _is_to_enter(known) else None
         with self.ledger.write() as tx:
             known = self._existing(tx, call, letter, proposal)
-            if known is not None and not isinstance(known.state, life.Rehearsal):
+            if known is not None and not _is_to_enter(known):
                 return self._repeat(tx, call, known, letter, proposal)
-        # Outside of the transaction: the card asks the mailbox, and other processes should not wait for that.
-        card = self.assessor.card(letter, proposal.origins)
-        with self.ledger.write() as tx:
-            known = self._existing(tx, call, letter, proposal)
-            if known is not None and not isinstance(known.state, life.Rehearsal):
-                return self._repeat(tx, call, known, letter, proposal)
-            return self._enter(tx, call, letter, proposal, card, rehearsal=known)
+            if card is not None:
+                return self._enter(tx, call, letter, proposal, card, rehearsal=known)
+        return self.propose(call, letter, proposal)  # the one that was known is closed meanwhile
 
     def _existing(
-        self, tx: Transaction, call: Call, letter: Letter, proposal: Proposal
+        self, tx: LedgerReader | Transaction, call: Call, letter: Letter, proposal: Proposal
     ) -> Entry | None:
-        """Return the letter that answers this call, or the rehearsal that a new one replaces."""
+        """Return the letter that this call repeats, or the rehearsal of it that a new letter replaces; None without."""
         by_key = tx.letters.by_key(call.agent, proposal.key) if proposal.key else None
         if by_key:
             id, content = by_key
@@ -127,7 +119,7 @@ class Proposals:
             case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
                 return latest
             case life.Sent(at=at):
-                if proposal.verdict:  # a note that a sync client brought back is no new letter
+                if proposal.verdict:  # a draft that comes again was restored by a sync client
                     return latest
                 fresh = bool(proposal.key) or (
                     bool(proposal.slip) and tx.slips.is_unspent(proposal.slip)
@@ -145,11 +137,11 @@ class Proposals:
             tx.letters.bind_key(call.agent, proposal.key, known)
         if proposal.pre_send_record:
             tx.letters.request_pre_send_record(known.id, proposal.pre_send_record)
-        # A slip is about what is asked for now, which a person may have changed since; and a draft
-        # of the person's that comes back after a recall is a stale copy, not another word.
+        # A slip approves the content of this call, but a person may have edited the known letter. And a person's draft
+        # that comes again after a recall is an old copy, not another verdict.
         verdict = self._verdict(tx, known.digest, proposal._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
-        same = same and not (proposal.slip and tx.history.was_approved_by(known.id, proposal.slip))
+        same = same and not (proposal.slip and tx.letters.was_approved_by(known.id, proposal.slip))
         waits = isinstance(known.state, life.Pending) and not has_expired(
             known.state, self.rules, self.clock()
         )
@@ -170,13 +162,13 @@ class Proposals:
         *,
         rehearsal: Entry | None,
     ) -> Entry:
+        # Insert a new letter: pending, approved at once, or a rehearsal; `rehearsal` is an earlier one that it
+        # replaces. Raises if the agent has too many letters, or if the letter to replace is not its own.
         rules, now = self.rules, self.clock()
         replaced = tx.letters.find(proposal.replaces) if proposal.replaces else None
         if proposal.replaces and (replaced is None or replaced.agent != call.agent):
             raise NotFound(f"There is no letter {proposal.replaces} of yours to replace")
-        if proposal.replaces and (
-            newer := tx.letters.replacement_of(call.agent, proposal.replaces)
-        ):
+        if replaced and (newer := tx.letters.replacement_of(call.agent, replaced.id)):
             raise Conflict(
                 f"The letter {proposal.replaces} was replaced already: {life.describe(newer[1], life.Audience.AGENT, id=newer[0])}",
                 remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
@@ -215,25 +207,13 @@ class Proposals:
             self.recorder.add_line(tx, call, entry)
         return entry
 
-    def rehearse(
-        self, call: Call, letter: Letter | None, parameters: Mapping[str, Value] | None = None
-    ) -> None:
-        """Refuse what `propose` would, and write the line of a call in rehearsal; no letter is entered."""
-        check_name(call)
-        target = ""
-        if letter is not None:
-            own = self.assessor.own(letter.account) if letter.in_reply_to else frozenset()
-            policy.admit(letter, self.rules, own)
-            target = addresses([address.spec for address in letter.envelope])
-            parameters = {"subject": letter.subject}
-        self.recorder.write(call, result="dev_mode", target=target, parameters=parameters)
-
     def _verdict(self, tx: Transaction, digest: str, proposal: Proposal) -> life.Verdict | None:
-        """Return the verdict that approves this call's letter at once, if there is one."""
+        """Return the verdict that approves a new letter at once, by a draft, a slip or the settings; None without."""
         now = self.clock()
         if proposal.always_ask:
             return None
-        if (proposal.verdict or proposal.slip) and folders_decide(self.rules, tx.settings):
+        by_file = bool(proposal.verdict or proposal.slip) and self.rules.trust == "folder"
+        if by_file and not tx.settings.is_trust_raised:
             if proposal.verdict:
                 return life.Verdict(proposal.verdict, Channel.FOLDER, now, digest)
             return life.Verdict(PERSON, Channel.SLIP, now, digest, proposal.slip)
@@ -241,41 +221,103 @@ class Proposals:
             return None
         return life.Verdict("nobody", Channel.NOT_REQUIRED, now, digest)
 
-    def withdraw(self, call: Call, id: str) -> Entry:
-        """Withdraw a letter of this agent that no dispatcher has claimed."""
-        with self.ledger.write() as tx:
-            entry = self._find(tx.letters, call, id)
-            try:
-                state = life.change(id, entry.state, "withdraw", self.clock())
-            except Conflict as why:
-                why.remedy = "There is nothing more to do."
-                raise
-            entry = tx.letters.swap(entry, state)
-            self.recorder.add_line(tx, call, entry, result="success")
-            return entry
 
-    def status(self, call: Call, id: str) -> Entry:
-        """Return a letter of this agent, with the line of the call."""
-        with self.ledger.write() as tx:
-            entry = self._find(tx.letters, call, id)
-            self.recorder.add_line(tx, call, entry, result="success")
-            return entry
-
-    def find(self, call: Call, id: str) -> Entry:
-        """Return a letter of this agent, without a line in the log."""
-        with self.ledger.read() as tx:
-            return self._find(tx.letters, call, id)
-
-    def _find(self, letters: LetterReader, call: Call, id: str) -> Entry:
-        check_name(call)
-        entry = letters.find(id)
-        # Another agent's letter is answered as if it did not exist.
-        if entry is None or entry.agent != call.agent:
-            raise NotFound(f"There is no letter {id}", remedy="Name one that you proposed.")
-        return entry
+def _is_to_enter(known: Entry | None) -> bool:
+    """Whether a call enters a letter: nothing answers it but, if anything, a rehearsal, which the letter replaces."""
+    return known is None or isinstance(known.state, life.Rehearsal)
 
 
 def refuse_other_html(letter: Letter) -> None:
-    """Refuse a letter whose HTML part was not built here, or whose text was not made from it."""
-    if not is_reduced(letter.html, letter.text):
+    """Raise `Invalid` unless a letter's HTML part was built by Postroom, and its text made from that."""
+    if not letter.is_reduced:
         raise Invalid("The HTML part and the text of a letter are made by Postroom alone")
+
+
+class Written(NamedTuple):
+    """The content of a new letter; `answers` is the id of the mail that it replies to, empty for no reply.
+
+    With `html`, the letter's text is made from the HTML, and `text` is ignored.
+    """
+
+    to: tuple[Address, ...]
+    subject: str
+    text: str
+    cc: tuple[Address, ...] = ()
+    bcc: tuple[Address, ...] = ()
+    html: str = ""
+    answers: str = ""
+    account: str = ""
+    attachments: tuple[Enclosure, ...] = ()
+    reply_to: tuple[Address, ...] = ()
+
+
+# The sender of a letter before its mailbox is asked for one; a rehearsal does not ask.
+UNKNOWN_SENDER: Final = Address("nobody", "example.org")
+
+
+@dataclass(frozen=True, slots=True)
+class Composer:
+    """Makes letters from their content, for the account that it names or the `default` account."""
+
+    mailboxes: Callable[[str], Mailbox]
+    draw: Callable[[int], bytes]
+    default: str
+
+    def letter(self, written: Written) -> Letter:
+        """Return a new letter with this content."""
+        account = written.account or self.default
+        box, answers = self.mailboxes(account), written.answers
+        thread, message_id, references = _reply_headers(box, answers) if answers else ("", "", ())
+        preview = self.preview(written)
+        return replace(
+            preview,
+            sender=box.own_addresses()[0],
+            thread=thread,
+            in_reply_to=message_id,
+            references=references,
+        )
+
+    def preview(self, written: Written) -> Letter:
+        """Return the letter without what only the mailbox knows: its sender, and the headers of a reply."""
+        from postroom.core.outgoing_html import (
+            reduce_html,
+        )  # imported here: most commands do not need it
+
+        html, text, _ = reduce_html(written.html)
+        return Letter(
+            id=letter_id(self.draw(ID_BYTES)),
+            account=written.account or self.default,
+            sender=UNKNOWN_SENDER,
+            to=written.to,
+            cc=written.cc,
+            bcc=written.bcc,
+            reply_to=written.reply_to,
+            subject=written.subject,
+            text=text if written.html else normalize_text(written.text),
+            html=html,
+            attachments=written.attachments,
+        )
+
+
+def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the thread, In-Reply-To and References of a reply to this mail."""
+    message = box.message(id)
+    mail = message.mail
+    if not is_message_id(mail.message_id):
+        raise Invalid(
+            f"The mail {id} has no Message-ID to answer", remedy="Write a new letter instead."
+        )
+    # RFC 5322 section 3.6.4: the parent's References, or without them its In-Reply-To; then the parent itself.
+    chain = mail.references or mail.in_reply_to[:1]
+    references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
+    # Mail programs find a conversation by its first id, so that stays when the list is shortened.
+    shortened = (
+        references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
+    )
+    return message.thread, mail.message_id, shortened
+
+
+def normalize_text(text: str) -> str:
+    """Return a text as it is frozen: plain newlines, nothing invisible, one newline at the end."""
+    words = clean(text).text.strip("\n")
+    return f"{words}\n" if words.strip() else ""

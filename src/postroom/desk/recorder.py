@@ -1,4 +1,4 @@
-"""Records calls: each leaves exactly one line in the audit log, however it ends."""
+"""Records calls: each call leaves exactly one line in the audit log, whether it succeeds, fails or is abandoned."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.audit import Action, Value
+from postroom.core.audit import Action, Value, redact_addresses
 from postroom.core.errors import PostroomError, Unavailable
-from postroom.core.lookalike import check_agent_name
 from postroom.core.records import Entry
-from postroom.core.redaction import addresses
+from postroom.core.text import check_agent_name
 from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger, Transaction
 
 MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail
-# How the log names a failure, by the code of its error; every other is an error.
-_FAILURES: Final = {
+# The result of a failed call in the log, by the code of its error; of other codes it is `error`.
+_FAILURE_RESULTS: Final = {
     "rate_limited": "rate_limited",
     "pace": "rate_limited",
     "quota": "rate_limited",
@@ -30,26 +29,26 @@ _FAILURES: Final = {
 
 @dataclass(slots=True)
 class Trace:
-    """How long a call has taken, and whether its line is written."""
+    """A running call: a function that returns the seconds it has taken, and whether its line is written."""
 
     took: Callable[[], float]
     written: bool = False
 
 
 class Call(NamedTuple):
-    """Who calls, and by which tool: what the call's line in the log says."""
+    """One call of an agent or a person: what the call's line in the log says about the caller and the tool."""
 
     action_type: str
     agent: str
     actor: str = MAIL_ACTOR
     trace: Trace | None = None
-    client_session: str | None = ""  # which of several clients of this name; None if not known
+    client_session: str | None = ""  # tells clients of the same name apart; None if not known
     named: bool = False  # whether the person gave the name, and not the client itself
 
 
 def check_name(call: Call) -> None:
-    """Refuse an agent whose name could be taken for one of ours, or cannot be shown."""
-    # What we do ourselves comes from no tool, and has no trace.
+    """Raise if the calling agent's name could be taken for one of Postroom's own, or cannot be displayed."""
+    # Postroom's own calls come from no tool, and have no trace.
     if call.actor == MAIL_ACTOR or call.trace is not None:
         check_agent_name(call.agent)
 
@@ -71,9 +70,9 @@ class CallRecorder:
         once: str = "",
         **parameters: Value,
     ) -> Iterator[None]:
-        """Write the line of a call when it succeeds or is refused.
+        """Write the line of a call after the block, with `result`, or with the error that the block raised.
 
-        With `changes` the line is on the disk before the call is answered; `once` is that of `write`.
+        With `changes`, the line is synced to the disk. `once` is passed to `write`.
         """
         write = partial(
             self.write, call, target=target, parameters=parameters, once=once, synced=changes
@@ -88,7 +87,7 @@ class CallRecorder:
 
     @contextmanager
     def refusals(self, call: Call) -> Iterator[None]:
-        """Write the line of a call if it is refused."""
+        """Write the line of a call if the block raises an error of Postroom."""
         try:
             yield
         except PostroomError as refused:
@@ -99,9 +98,9 @@ class CallRecorder:
     def abandonment(
         self, call: Call, goes_on: Callable[[], bool] = lambda: False
     ) -> Iterator[None]:
-        """Write the line of a call whose client gives it up while it waits.
+        """Write the line of a call that its client cancels while the block waits.
 
-        None if the work `goes_on` without the client: whoever finishes it writes the line.
+        No line is written if `goes_on` returns true: then the work continues, and the process that ends it writes it.
         """
         try:
             yield
@@ -112,9 +111,9 @@ class CallRecorder:
 
     @contextmanager
     def transaction(self, call: Call, target: str = "") -> Iterator[Callable[..., None]]:
-        """Hold the ledger while something is done; the function yielded writes the line and commits.
+        """Hold the ledger's write lock during the block; yield a function that writes the line of the call and commits.
 
-        If it is not called, there is no line.
+        A block that does not call the function leaves no line.
         """
         with self.ledger.write(synced=False, early=True) as tx:
 
@@ -140,9 +139,9 @@ class CallRecorder:
         synced: bool = True,
         once: str = "",
     ) -> None:
-        """Write the line of a call; an error after its line was written adds none.
+        """Write the line of a call. An `error` of a call that has its line already writes none.
 
-        `once` names work that several processes may finish, of which one writes the line.
+        `once` is the id of work that several processes may finish: only the first of them writes the line.
         """
         if not (error and call.trace and call.trace.written):
             with self.ledger.write(synced=synced) as tx:
@@ -159,7 +158,7 @@ class CallRecorder:
     def write_letter(self, call: Call, entry: Entry) -> Entry:
         """Write the line of a call about a letter, and return the letter as it is now."""
         with self.ledger.write() as tx:
-            # What the log says last of a letter is believed: it must be no older than the ledger.
+            # A restored ledger believes a letter's last line in the log: so the line has the letter's current state.
             now = tx.letters.get(entry.id)
             self.add_line(tx, call, now)
         return now
@@ -176,13 +175,13 @@ class CallRecorder:
         target: str = "",
         by: str = "",
     ) -> None:
-        """Add the line of a call to a transaction; of a letter it says the recipients and the subject."""
+        """Add the line of a call to a transaction; for a letter, with its recipients and subject."""
         if error is not None:
-            result = _FAILURES.get(error.code, "error")
+            result = _FAILURE_RESULTS.get(error.code, "error")
         elif not result:
             result = _result(entry.state) if entry else "success"
         if entry:
-            target = addresses([a.spec for a in entry.letter.envelope])
+            target = redact_addresses([a.spec for a in entry.letter.envelope])
             parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
         tx.actions.append(
             Action(
@@ -203,7 +202,7 @@ class CallRecorder:
 
 
 def _result(state: life.State) -> str:
-    """Return how the log names the outcome of a call that asked for a letter to be sent."""
+    """Return the result of a call that asked for a letter to be sent, as the log names it."""
     match state:
         case life.Rehearsal():
             return "dev_mode"
@@ -212,5 +211,5 @@ def _result(state: life.State) -> str:
         case life.Failed() | life.Unknown():
             return "error"
         case life.Approved(code=code):
-            return _FAILURES.get(code, "error")
+            return _FAILURE_RESULTS.get(code, "error")
     return "rejected"

@@ -10,53 +10,51 @@ from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Level
-from postroom.core.errors import Conflict, Corrupt, Limited, PostroomError
+from postroom.core.errors import Conflict, Corrupt, Denied, Limited, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.lookalike import OURS, reads_as
 from postroom.core.policy import SLIP_SECONDS, Full
-from postroom.core.records import ApprovalRequest, Entry, ToolNote
+from postroom.core.records import ApprovalRequest, Entry, Level, ToolNote
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import one_line
-from postroom.desk.compose import Composer, Written
-from postroom.desk.exposure import ExposureLog
-from postroom.desk.note_actions import FileSlip, Freeze, PresentRequest
-from postroom.desk.note_sync import SeenNote
-from postroom.desk.notes import LEVELS, MARKS, Notes, inert_fields, taken_over_at
-from postroom.desk.plan import ListedLetter, SlipFacts, UnownedNote
-from postroom.desk.proposals import ORCHESTRATOR, PERSON, Proposal, Proposals
+from postroom.core.text import OURS, one_line, reads_as
+from postroom.desk import plan
+from postroom.desk.note_sync import NoteSync, SeenNote
+from postroom.desk.notes import LEVELS, MARKS, inert_fields, taken_over_at
+from postroom.desk.proposals import ORCHESTRATOR, PERSON, Composer, Proposal, Proposals, Written
 from postroom.desk.recorder import Call
+from postroom.desk.verdicts import Verdicts
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced_sections, quote
 from postroom.vault.note import Note, etag
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import Vault
 
 PROPOSED: Final = "pending_approval"
-MAIL: Final = "email"  # the type of a note that holds a mail that came in
-VAULT_AGENT: Final = "vault"  # the agent of drafts whose author is not known
-DOUBT: Final = "A tool may have written this note, so it has to be moved twice. "
+MAIL: Final = "email"  # the `type` of a note that shows an incoming mail
+VAULT_AGENT: Final = "vault"  # counts as the agent of drafts whose author is not known
+DOUBT_NOTICE: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
 
 
 class Slip(NamedTuple):
-    """An approval that names a recipient, or a conversation; `hash` is what a copy of it shares."""
+    """A note that approves a letter by naming its recipient or conversation; copies of a slip have the same `hash`."""
 
     hash: str
-    path: str
-    file: File
+    seen: SeenNote
     type: str
     to: str
     subject: str
     thread: str
     status: str
 
-    def fits(self, letter: Letter, answered: str = "") -> bool:
-        """Whether it covers this letter: its kind, its whole envelope, and all that the slip names.
+    @property
+    def path(self) -> str:
+        return self.seen.path
 
-        `answered` is the key of the address that a reply goes to, for a slip that names the
-        conversation alone.
+    def fits(self, letter: Letter, answered: str = "") -> bool:
+        """Whether this slip approves a letter: one of its kind, to its recipient alone, with all else that it names.
+
+        `answered` is the key of the address that a reply goes to, for a slip that names only the conversation.
         """
         wanted = "email_reply" if letter.in_reply_to else "email_send"
         keys = [address.key for address in letter.envelope]
@@ -72,48 +70,56 @@ class Slip(NamedTuple):
         )
 
 
-def parse_slip(path: str, file: File, note: Note) -> Slip | None:
-    """Return the slip that a note is, if it is one."""
-    if note.text("type") not in TYPES or note.text("letter"):
+def parse_slip(seen: SeenNote) -> Slip | None:
+    """Return a note as a slip; None if it is none."""
+    note = seen.note
+    if note is None or note.text("type") not in TYPES or note.text("letter"):
         return None
     keys = ("type", "to", "subject", "thread_id", "created")
     kind, to, subject, thread, created = (one_line(note.text(key)) for key in keys)
-    # Over the words, not the bytes: a sync client may have changed line ends, we its status.
+    # The hash is over the words, not the bytes: a sync client may change line ends, and Postroom sets the status.
     words = json.dumps([kind, to, subject, thread, created, note.body.split()])
     hash = hashlib.sha256(words.encode()).hexdigest()[:16]
-    return Slip(hash, path, file, kind, to, subject, thread, note.text("status"))
+    return Slip(hash, seen, kind, to, subject, thread, note.text("status"))
 
 
 class UnownedNotes:
-    """Classifies such notes, and makes letters and requests of them; the desk's lock is held meanwhile."""
+    """Classifies notes without a letter, and makes letters and requests of them. The caller holds the desk's lock."""
 
     def __init__(
         self,
-        notes: Notes,
-        proposals: Proposals,
+        sync: NoteSync,
         composer: Composer,
-        exposure: ExposureLog,
-        report: Callable[[str], None],
+        proposals: Proposals,
+        verdicts: Verdicts,
+        sync_letter: Callable[[Entry, str], None],
+        reports: list[str],
     ) -> None:
-        self._notes, self._sync, self._proposals = notes, notes.sync, proposals
-        self._composer, self._exposure, self._report = composer, exposure, report
+        self._sync, self._composer, self._proposals = sync, composer, proposals
+        self._verdicts, self._sync_letter, self._reports = verdicts, sync_letter, reports
         self._ledger, self._clock = proposals.ledger, proposals.clock
-        self.full: set[str] = set()  # agents of recipient no more drafts are taken now
+        self._full: set[str] = set()  # agents whose limit of letters is reached in this reconcile
+        # The ids of letters that a note became, or approved, in this reconcile.
+        self.handled: set[str] = set()
+
+    def begin(self) -> None:
+        self._full.clear()
+        self.handled.clear()
 
     # Facts
 
-    def classify(self, seen: SeenNote) -> UnownedNote:
-        """Return what a note without a letter is, and who wrote it."""
+    def classify(self, seen: SeenNote) -> plan.UnownedNote:
+        """Return the facts about a note without a letter: what kind it is, and who wrote it."""
         note = seen.note
         assert note is not None
         is_mail, is_proposed = note.text("type") == MAIL, note.text("status") == PROPOSED
         if is_mail or not (is_proposed or seen.folder in (folders.APPROVED, folders.PLANS)):
-            return UnownedNote(path=seen.path, is_mail=is_mail)
-        slip, by = parse_slip(seen.path, seen.file, note), self._tool_note(seen, note)
+            return plan.UnownedNote(path=seen.path, is_mail=is_mail)
+        slip, by = parse_slip(seen), self._tool_note(seen)
         missing = [] if note.text("to") else ["to"]
         missing += [] if "subject" in note.fields else ["subject"]
         missing += [] if missing or note.body.strip() else ["text"]
-        return UnownedNote(
+        return plan.UnownedNote(
             path=seen.path,
             by_tool=by is not None,
             by_inode=by is not None and by.inode_only,
@@ -123,24 +129,24 @@ class UnownedNotes:
             slip=self._slip_facts(slip, by) if slip else None,
         )
 
-    def _tool_note(self, seen: SeenNote, note: Note) -> ToolNote | None:
-        """Return which tool wrote a note, or may have; None if a person did."""
-        tag = etag(note.raw)
+    def _tool_note(self, seen: SeenNote) -> ToolNote | None:
+        """Return the record of the tool that wrote a note, or may have written it; None if a person wrote it."""
+        tag = etag(seen.raw)
         by = self._ledger.tool_notes.match(seen.path, seen.file.inode, tag)
         is_older = seen.file.mtime_ns < self._ledger.settings.tool_notes_since * 1e9
         is_older = is_older and not self._ledger.slips.is_trusted(tag)
         return ToolNote("") if is_older and (by is None or by.inode_only) else by
 
-    def _slip_facts(self, slip: Slip, by: ToolNote | None) -> SlipFacts:
+    def _slip_facts(self, slip: Slip, by: ToolNote | None) -> plan.SlipFacts:
         first_seen, letter = self._ledger.slips.all().get(slip.hash, (None, ""))
         request = self._ledger.slips.request(slip.hash)
-        # Only a file that the desk wrote in Pending_Approval/, and that still says the same, has a
-        # list that counts: an agent can copy the text of one.
+        # The list of letters counts only in a file that the desk wrote in Pending_Approval/ and that is unchanged:
+        # an agent can write the same text elsewhere.
         is_by_desk = by is not None and by.path.startswith(f"{folders.PENDING}/")
         listed = None
         if request and request.agent is not None and is_by_desk and len(request.letters) == 1:
             listed = self._listed_letter(*request.letters[0], slip.hash)
-        return SlipFacts(
+        return plan.SlipFacts(
             hash=slip.hash,
             status=slip.status,
             age=elapsed(first_seen, self._clock()) if first_seen else None,
@@ -151,11 +157,11 @@ class UnownedNotes:
             listed=listed,
         )
 
-    def _listed_letter(self, id: str, digest: str, hash: str) -> ListedLetter:
+    def _listed_letter(self, id: str, digest: str, hash: str) -> plan.ListedLetter:
         with self._ledger.read() as tx:
-            entry, was_recalled = tx.letters.get(id), tx.history.was_approved_by(id, hash)
+            entry, was_recalled = tx.letters.get(id), tx.letters.was_approved_by(id, hash)
         verdict = getattr(entry.state, "verdict", None)
-        return ListedLetter(
+        return plan.ListedLetter(
             id=id,
             digest=digest,
             is_red=entry.card.level is Level.STOP,
@@ -164,112 +170,149 @@ class UnownedNotes:
         )
 
     def slips_among(self, notes: Iterable[SeenNote], *, spent: bool = False) -> list[Slip]:
-        """Return the slips that may still be spent, the newest first.
+        """Return those of the notes that are slips and can still be spent, newest first.
 
-        With `spent`, also those that were, and the requests that approved a letter.
+        With `spent`, also the spent ones, and the requests that approved a letter.
         """
         known, now = self._ledger.slips.all(), self._clock()
         slips = []
-        for seen in notes:
-            slip = parse_slip(seen.path, seen.file, seen.note) if seen.note else None
-            if not (slip and seen.note and slip.hash in known):
-                continue
-            first_seen, letter = known[slip.hash]
-            is_fresh = elapsed(first_seen, now) < SLIP_SECONDS
-            if is_fresh and (spent or not (letter or self._tool_note(seen, seen.note))):
+        for slip in filter(None, map(parse_slip, notes)):
+            first_seen, letter = known.get(slip.hash, (None, ""))
+            is_fresh = first_seen is not None and elapsed(first_seen, now) < SLIP_SECONDS
+            if is_fresh and (spent or not (letter or self._tool_note(slip.seen))):
                 slips.append(slip)
-        return sorted(slips, key=lambda slip: slip.file.mtime_ns, reverse=True)
+        return sorted(slips, key=lambda slip: slip.seen.file.mtime_ns, reverse=True)
 
     def waiting_for(self, slip: Slip, agent: str = "") -> list[Entry]:
         """Return the waiting letters that a slip fits, of one agent or of all."""
-        # A slip is for what an agent asks; what the orchestrator drafted is to be seen first.
+        # Not those of the orchestrator: it writes letters that nobody asked for, so a person must read each.
         waiting = [
             self._ledger.letters.get(each.id)
             for each in self._ledger.lists.summaries("pending")
             if each.agent != ORCHESTRATOR and agent in ("", each.agent)
         ]
-        return [e for e in waiting if slip.fits(e.letter, self._exposure.answered(e.letter))]
+        exposure = self._proposals.exposure
+        return [e for e in waiting if slip.fits(e.letter, exposure.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
-        """Return the requests that stand in a folder."""
-        seen = self._sync.scan(folder)
-        return [one for one in seen if one.note and parse_slip(one.path, one.file, one.note)]
+        return list(filter(parse_slip, self._sync.scan(folder)))
 
     # Actions
 
-    def freeze(self, seen: SeenNote, action: Freeze) -> str | None:
-        """Make a letter of a draft whose whole body is its text; return the letter's id."""
+    def act(self, action: plan.FileAction, seen: SeenNote) -> SeenNote:
+        """Perform an action about a note; return the note as it is afterwards."""
+        match action:
+            case plan.MoveFile():
+                return self._move(seen, action)
+            case plan.Freeze():
+                self._freeze(seen, action)
+            case plan.SeeSlip():
+                seen = self._mark_approved(seen) if action.mark else seen
+                with self._ledger.write() as tx:
+                    tx.slips.add(action.hash)
+            case plan.ApproveListed():
+                self._approve_listed(seen, action)
+            case plan.PresentRequest():
+                self._present_request(seen, action)
+        return seen
+
+    def _move(self, seen: SeenNote, action: plan.MoveFile) -> SeenNote:
+        target = self._sync.move_file(seen.path, seen.file, action.folder)
+        with self._ledger.write(synced=False) as tx:
+            if action.forget_inode:
+                tx.tool_notes.free_inode(seen.file.inode)
+            if action.spent_slip:  # by this a later copy of the slip is recognized
+                tx.slips.mark_filed(action.spent_slip, target)
+        if action.fields:
+            raw, file = self._sync.vault.read(target)
+            with suppress(Corrupt, Conflict):
+                self._sync.vault.replace(target, Note.parse(raw).set(action.fields).raw, file)
+        return seen._replace(note=None)  # not parsed, so that it no longer counts as a slip
+
+    def _freeze(self, seen: SeenNote, action: plan.Freeze) -> None:
+        """Propose the draft in a note as a letter; its whole body is the text. A refusal is reported."""
         note = seen.note
         assert note is not None
         call = Call("draft_note", action.agent, "vault")
-        wish = Proposal(home=action.home, form=action.form)
+        proposal = Proposal(home=action.home, form=action.form)
         if action.approved:
             call = Call("approve_draft", PERSON, PERSON)
-            wish = wish._replace(verdict=PERSON)
-        if call.agent in self.full:
-            return None
+            proposal = proposal._replace(verdict=PERSON)
+        if call.agent in self._full:
+            return
         try:
-            note.set(MARKS)  # what cannot be marked cannot be watched
+            note.set(
+                MARKS
+            )  # raises if Postroom's fields cannot be written into this frontmatter later
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
             letter = self._composer.letter(written)
-            entry = self._proposals.propose(call, letter, wish)
+            entry = self._proposals.propose(call, letter, proposal)
         except PostroomError as why:
-            self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
-            self.full |= {call.agent} if isinstance(why, Limited | Full) else set()
-            return None
-        if entry.id != letter.id and self._ledger.notes.location(entry.id).path not in (
-            "",
-            seen.path,
-        ):
-            # A copy, or what a sync client brought back.
+            refused = f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}"
+            self._reports.append(refused)
+            self._full |= {call.agent} if isinstance(why, Limited | Full) else set()
+            return
+        known_path = self._ledger.notes.location(entry.id).path
+        if entry.id != letter.id and known_path not in ("", seen.path):
+            # The note is a copy, or an old file that a sync client restored.
             status = life.describe(entry.state, id=entry.id)
-            self._report(f"{seen.path} is ignored: its letter is known. {status}")
-            return None
-        # Remembered first: gone before it is marked, it is a note that left Approved/.
+            self._reports.append(f"{seen.path} is ignored: its letter is known. {status}")
+            return
+        # The location is recorded first: if the note leaves Approved/ before it is marked, that recalls the letter.
         with self._ledger.write(synced=False) as tx:
             tx.notes.save_location(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
-        self._notes.sync_note(entry, action.notice)
-        notice = f" {action.notice}" if action.notice else ""
-        self._report(f"{seen.path} is the letter {entry.id} now.{notice}")
-        return entry.id
+        self._sync_letter(self._ledger.letters.get(entry.id), action.notice)
+        self._reports.append(f"{seen.path} is the letter {entry.id} now. {action.notice}".rstrip())
+        self.handled.add(entry.id)
 
-    def mark_approved(self, seen: SeenNote) -> None:
-        """Give a slip `status: approved`."""
+    def _mark_approved(self, seen: SeenNote) -> SeenNote:
+        """Set a slip's `status: approved`; return the slip as it is then."""
         assert seen.note is not None
         fields = {"status": "approved", "approved_at": self._clock().iso}
         try:
             data = seen.note.set(fields).raw
         except Corrupt as why:
-            self._report(f"{seen.path} approves nothing: {why.message}.")
+            self._reports.append(f"{seen.path} approves nothing: {why.message}.")
             raise Conflict(f"{seen.path} cannot be marked") from why
         self._sync.vault.replace(seen.path, data, seen.file)
+        return self._sync.open(seen.path, seen.file)
 
-    def file_slip(self, seen: SeenNote, action: FileSlip) -> None:
-        """Move a spent slip away and mark it; a copy that comes later is known as one."""
-        target = self._sync.move_file(seen.path, seen.file, action.folder)
-        with self._ledger.write(synced=False) as tx:
-            tx.slips.mark_filed(action.hash, target)
-        fields = {"status": action.status} | ({"reason": action.reason} if action.reason else {})
-        raw, file = self._sync.vault.read(target)
-        with suppress(Corrupt, Conflict):
-            self._sync.vault.replace(target, Note.parse(raw).set(fields).raw, file)
+    def _approve_listed(self, seen: SeenNote, action: plan.ApproveListed) -> None:
+        with self._ledger.write() as tx:
+            tx.slips.add(action.hash)
+        try:
+            entry = self._verdicts.approve(
+                self._ledger.letters.get(action.letter),
+                by=PERSON,
+                via=life.Channel.FOLDER,
+                digest=action.digest,
+                slip=action.hash,
+            )
+        except (Conflict, Denied) as why:
+            again = plan.PresentRequest(action.path, action.agent, why=why.message)
+            self._present_request(seen, again)
+            return
+        self.handled.add(entry.id)
+        self._sync_letter(entry, "")
+        self._reports.append(f"The letter {entry.id} was approved: {action.path} lists it.")
 
-    def present_request(self, seen: SeenNote, action: PresentRequest) -> None:
-        """Move a request to Pending_Approval/, and let it say what approving it does.
+    def _present_request(self, seen: SeenNote, action: plan.PresentRequest) -> None:
+        """Move a request to Pending_Approval/, with a text that says what approving it does.
 
-        One that an agent wrote lists the letters that it would approve. The list is kept with the hash of this very
-        text, so that nobody else can write one that counts. A doubtful one of a person's has the inode of a tool's
-        note, and keeps that mark.
+        An agent's request lists the letters that it would approve. The ledger keeps the list with the hash of this
+        text, so that a list which an agent writes does not count. A person's request is doubtful if its file has the
+        inode of a tool's note; the new file stays marked as a tool's.
         """
-        note, agent = seen.note, action.agent
+        note, request, agent = seen.note, parse_slip(seen), action.agent
         assert note is not None
-        request = parse_slip(seen.path, seen.file, note)
         assert request is not None
         parts = dict(fenced_sections(note.body))
-        before = parts.get(AGENTS_TEXT)  # where it was presented before
-        text = note.body.strip() if before is None else before
+        earlier_text = parts.get(
+            AGENTS_TEXT
+        )  # the agent's text in a request that was presented before
+        text = note.body.strip() if earlier_text is None else earlier_text
         letters: list[Entry] = []
         if agent is None:
             body = _persons_request(request, text, doubtful=action.doubtful)
@@ -281,17 +324,19 @@ class UnownedNotes:
         try:
             new = note.set(fields, body)
         except Corrupt as why:
-            self._report(f"{seen.path} was not taken as a request: {why.message}.")
+            self._reports.append(f"{seen.path} was not taken as a request: {why.message}.")
             return
         target = self._sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
-        presented = parse_slip(target, seen.file, new)
+        presented = parse_slip(seen._replace(note=new))
         assert presented is not None
 
         def before_move(inode: int) -> None:
             listed = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
             with self._ledger.write() as tx:
                 tx.slips.add_request(presented.hash, listed)
-                if agent is not None:  # what we add to a tool's note does not make it a person's
+                if (
+                    agent is not None
+                ):  # the rewritten file still counts as the tool's, not as a person's
                     tx.tool_notes.add(target, inode, etag(new.raw), agent)
                 elif action.doubtful:
                     tx.tool_notes.add("", inode, "", "")
@@ -302,13 +347,13 @@ class UnownedNotes:
         else:
             self._proposals.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             sentence = f"{seen.path} asks for approval and went to {folders.PENDING}/."
-        self._report(sentence)
+        self._reports.append(sentence)
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
     recipient = quote(request.to or f"thread {request.thread}")
     return (
-        f"\n## A request\n{DOUBT if doubtful else ''}If you move this note to"
+        f"\n## A request\n{DOUBT_NOTICE if doubtful else ''}If you move this note to"
         f" `{folders.APPROVED}/`, it lets out the next letter to {recipient} that fits it, **whatever"
         f" that letter says**. Its text was:\n\n{fence(text)}\n"
     )
@@ -337,25 +382,27 @@ def _listing(letters: list[Entry], now: Stamp) -> str:
 
 
 def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
-    """Record the drafts that stand in Approved/ as written by an unknown tool.
+    """Record the drafts in Approved/ as written by an unknown tool, so that each waits for a verdict; slips stay valid.
 
-    For a vault that another desk had: who put them there, and whether they were sent, is in a
-    ledger that this one does not have. So they wait for a verdict here. Slips count.
+    Called when this desk adopts the vault of another one: only the other desk's ledger has who put the drafts there,
+    and whether they were sent.
     """
     for file in vault.list(folders.APPROVED):
-        path, tag, counts = f"{folders.APPROVED}/{file.name}", "", None
-        with suppress(PostroomError):  # one that cannot be read now may be later
+        path, tag, slip = f"{folders.APPROVED}/{file.name}", "", None
+        with suppress(
+            PostroomError
+        ):  # a file that cannot be read now is recorded too: it may be readable later
             raw, _ = vault.read(path)
             tag = etag(raw)
-            counts = parse_slip(path, file, Note.parse(raw))
+            slip = parse_slip(SeenNote(path, file, note=Note.parse(raw)))
         with ledger.write() as tx:
-            if counts:
+            if slip:
                 tx.slips.trust(tag, path)
             else:
                 tx.tool_notes.add(path, file.inode, tag, "")
 
 
 def _agent(by: ToolNote | None, *, is_request: bool) -> str:
-    """Return the agent whose request a note is, or whose letter a draft becomes."""
+    """Return the agent that counts as the author of a request, or of the letter that a draft becomes."""
     is_agent = by and not (by.inode_only or reads_as(by.agent, OURS)) and by.agent
     return by.agent if by and (is_request or is_agent) else VAULT_AGENT

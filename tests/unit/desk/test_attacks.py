@@ -10,7 +10,7 @@ import pytest
 from postroom.core import audit, life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
-from postroom.desk import trust
+from postroom.desk import verdicts
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local.mailbox import LocalMailbox
@@ -141,7 +141,7 @@ def test_a_draft_that_cannot_be_marked_is_no_letter(office: Office, folder: str)
 
 def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Office) -> None:
     entry = office.propose()
-    sealed = trust.hash_passphrase("open sesame", b"0" * 16, cost=2)
+    sealed = verdicts.hash_passphrase("open sesame", b"0" * 16, cost=2)
     change_settings(office.desk.ledger, trust="desk", passphrase=sealed)
     office.move(entry.id, "Approved")
     office.write("Approved/own.md", OWN)
@@ -300,7 +300,7 @@ def test_a_letter_to_very_many_has_a_note(office: Office) -> None:
 def test_a_clock_that_was_behind_for_a_while_refills_no_budget(
     office: Office, courier: Courier
 ) -> None:
-    office.reopen(sends=10, open_letters=100, proposals_per_hour=1000)
+    office.reopen(sends_per_hour=10, open_letters=100, proposals_per_hour=1000)
 
     def sent(times: int) -> int:
         for _ in range(times):
@@ -373,7 +373,7 @@ def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(
     entry = office.approved()
 
     def meanwhile() -> None:
-        office.desk.upkeep.reconcile_with_newer_log((), "put back from a backup")
+        office.desk.verdicts.reconcile_with_newer_log((), "put back from a backup")
         office.desk.decide(entry.id, "resolve", by="ada", sent=False)
         office.desk.decide(entry.id, "reject", by="ada", reason="never")
 

@@ -13,15 +13,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import Proposal, Written
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Accepted
 from postroom.services.services import Services

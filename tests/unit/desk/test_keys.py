@@ -9,9 +9,9 @@ from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Rejected, Sent
-from postroom.core.policy import DAY
 from postroom.core.records import Entry
-from postroom.desk.proposals import Proposal
+from postroom.core.stamp import DAY
+from postroom.desk.proposals import Proposal, Proposals
 from postroom.desk.recorder import Call
 from tests.desks import SEND, YOU, Office
 from tests.narrow import narrow
@@ -291,6 +291,39 @@ def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office: 
     entry = again(office, letter)
     assert entry.kind == "pending"
     assert office.desk.ledger.lists.summaries("rehearsal") == []
+
+
+def test_the_letter_that_replaces_a_rehearsal_has_its_whole_card(office: Office) -> None:
+    """The card records whom the person has written to since: that is no part of the letter's own transaction."""
+    letter = office.letter()
+    office.reopen(live=False)
+    office.propose(letter)
+    office.reopen(live=True)
+    sent(office, office.letter(to=(Address("bob", "example.org"),)))
+    entry = again(office, letter)
+    assert entry.kind == "pending"
+    assert "unchecked" not in {line.kind for line in entry.card.lines}
+
+
+def test_a_letter_that_closes_while_its_call_is_repeated_is_entered_anew(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter = office.letter()
+    first = office.propose(letter)
+    sent(office, office.letter(to=(Address("bob", "example.org"),)))
+    existing, looks = Proposals._existing, list[Entry | None]()
+
+    def closing(*args: Any) -> Entry | None:
+        known = existing(*args)
+        if not looks:
+            office.desk.calls.withdraw(SEND, first.id)
+        looks.append(known)
+        return known
+
+    monkeypatch.setattr(Proposals, "_existing", closing)
+    entry = again(office, letter)
+    assert (entry.kind, entry.id != first.id) == ("pending", True)
+    assert "unchecked" not in {line.kind for line in entry.card.lines}
 
 
 def test_a_rehearsal_of_other_words_stays(office: Office) -> None:

@@ -7,8 +7,9 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.errors import AuthRequired, Denied, Invalid, Limited, Unavailable
 from postroom.core.life import Approved
-from postroom.core.policy import DAY, Rules
+from postroom.core.policy import Rules
 from postroom.core.records import Entry
+from postroom.core.stamp import DAY
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import ANN, SEND, YOU, Office, state
@@ -17,10 +18,10 @@ from tests.providers import BARRED, BUSY, Courier
 
 HOUR = 3600.0
 LIMITS = {
-    "sends": 3,
-    "window": HOUR,
-    "paced": 100,
-    "pace": 60,
+    "sends_per_hour": 3,
+    "window_seconds": HOUR,
+    "sends_per_pace": 100,
+    "pace_seconds": 60,
     "recipients_per_letter": 4,
     "recipients_per_hour": 100,
     "open_letters": 100,
@@ -98,11 +99,11 @@ def test_the_window_slides(office: Office) -> None:
 
 
 def test_the_budget_by_default_is_10_an_hour() -> None:
-    assert (Rules().sends, Rules().window) == (10, 3600)
+    assert (Rules().sends_per_hour, Rules().window_seconds) == (10, 3600)
 
 
 def test_another_window_is_named_by_its_seconds(office: Office) -> None:
-    limit(office, sends=1, window=100)
+    limit(office, sends_per_hour=1, window_seconds=100)
     send(office)
     assert held(office) == ("Rate limit exceeded (1 emails/100 seconds)", 90)
 
@@ -126,7 +127,7 @@ def test_all_agents_share_the_budget(office: Office) -> None:
 def test_a_smaller_budget_counts_what_was_sent_before(office: Office) -> None:
     send(office)
     send(office)
-    limit(office, sends=2)
+    limit(office, sends_per_hour=2)
     assert send(office).kind == "approved"
 
 
@@ -147,7 +148,7 @@ def test_a_rehearsal_costs_nothing(office: Office) -> None:
 
 
 def test_the_pace_holds_back_what_is_too_fast(office: Office) -> None:
-    limit(office, sends=100, paced=2, pace=60)
+    limit(office, sends_per_hour=100, sends_per_pace=2, pace_seconds=60)
     assert [send(office).kind for _ in range(2)] == ["sent", "sent"]
     assert held(office) == ("Rate limit exceeded (2 emails/minute)", 40)
     office.clock.go(40)
@@ -155,11 +156,11 @@ def test_the_pace_holds_back_what_is_too_fast(office: Office) -> None:
 
 
 def test_the_pace_by_default_is_10_a_minute() -> None:
-    assert (Rules().paced, Rules().pace) == (10, 60)
+    assert (Rules().sends_per_pace, Rules().pace_seconds) == (10, 60)
 
 
 def test_the_budget_is_checked_before_the_pace(office: Office) -> None:
-    limit(office, sends=2, paced=2, undo_seconds=0)
+    limit(office, sends_per_hour=2, sends_per_pace=2, undo_seconds=0)
     send(office)
     send(office)
     why, wait = held(office)
@@ -200,7 +201,7 @@ def test_a_cap_lowered_since_the_approval_fails_the_letter(office: Office) -> No
 
 
 def test_so_many_recipients_are_reached_in_an_hour(office: Office) -> None:
-    limit(office, sends=100, recipients_per_hour=5)
+    limit(office, sends_per_hour=100, recipients_per_hour=5)
     assert send(office, to=people(3)).kind == "sent"
     assert send(office, to=people(2)).kind == "sent"
     why, wait = held(office)
@@ -209,7 +210,7 @@ def test_so_many_recipients_are_reached_in_an_hour(office: Office) -> None:
 
 
 def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office: Office) -> None:
-    limit(office, sends=100, recipients_per_hour=5)
+    limit(office, sends_per_hour=100, recipients_per_hour=5)
     send(office, to=people(2))
     office.clock.go(590)
     send(office, to=people(2))
@@ -224,7 +225,7 @@ def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office: Office)
 
 
 def test_one_conversation_gets_so_many_letters_in_an_hour(office: Office) -> None:
-    limit(office, sends=100, replies_per_thread=2)
+    limit(office, sends_per_hour=100, replies_per_thread=2)
     reply = {"thread": "abc", "in_reply_to": "<a@example.com>"}
     assert [send(office, **reply).kind for _ in range(2)] == ["sent", "sent"]
     assert held(office, **reply)[0] == "Rate limit exceeded (2 letters in one conversation/hour)"
@@ -367,7 +368,7 @@ def test_a_persons_own_drafts_are_held_to_the_budget(office: Office) -> None:
 def test_an_explicit_refusal_gives_the_budget_back(
     office: Office, courier: Courier, why: AuthRequired | Denied | Limited | Unavailable
 ) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     courier.refuses(why)
     send(office)
     assert send(office).kind == "sent"
@@ -376,7 +377,7 @@ def test_an_explicit_refusal_gives_the_budget_back(
 def test_a_proof_that_nothing_was_sent_gives_the_budget_back(
     office: Office, courier: Courier
 ) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     courier.loses(after=False)
     entry = send(office)
     assert entry.kind == "approved"
@@ -388,7 +389,7 @@ def test_a_proof_that_nothing_was_sent_gives_the_budget_back(
 def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
     office: Office, courier: Courier, after: bool, resolved: bool | None
 ) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     courier.settles = False
     courier.loses(after=after)
     entry = send(office)
@@ -399,7 +400,7 @@ def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
 
 
 def test_a_claim_whose_owner_died_counts(office: Office, courier: Courier) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     courier.settles = False
     office.approved()
     office.killed_at("claimed")
@@ -409,7 +410,7 @@ def test_a_claim_whose_owner_died_counts(office: Office, courier: Courier) -> No
 def test_a_letter_that_is_refused_again_and_again_costs_one(
     office: Office, courier: Courier
 ) -> None:
-    limit(office, sends=2)
+    limit(office, sends_per_hour=2)
     courier.refuses(times=5)
     entry = send(office)
     for _ in range(5):
@@ -421,7 +422,7 @@ def test_a_letter_that_is_refused_again_and_again_costs_one(
 
 
 def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office: Office) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     entry = office.approved()
     office.at("checked", lambda: office.desk.decide(entry.id, "undo"))
     office.desk.send_approved()
@@ -430,9 +431,9 @@ def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office: Of
 
 
 def test_a_letter_that_may_not_leave_costs_nothing(office: Office) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     entry = office.approved()
-    limit(office, sends=1, deny=("ann@example.com",))
+    limit(office, sends_per_hour=1, deny=("ann@example.com",))
     office.desk.send_approved()
     assert office.state_of(entry.id) == "failed"
     assert send(office, to=people(1)).kind == "sent"
@@ -443,7 +444,7 @@ def test_a_letter_that_may_not_leave_costs_nothing(office: Office) -> None:
 
 @pytest.mark.parametrize("jump", [2 * HOUR, 10 * DAY, -2 * HOUR, -10 * DAY])
 def test_a_wall_clock_that_is_set_does_not_move_the_budget(office: Office, jump: float) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     send(office)
     office.clock.jump(jump)
     assert held(office) == ("Rate limit exceeded (1 emails/hour)", HOUR - 10)
@@ -481,7 +482,7 @@ def test_a_wall_clock_that_is_set_does_not_shorten_or_lengthen_the_undo_window(
 
 
 def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office: Office) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     send(office)
     office.close()
     office.clock.reboot()
@@ -493,7 +494,7 @@ def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office: Off
 
 
 def test_after_a_reboot_with_the_clock_set_back_no_time_has_passed(office: Office) -> None:
-    limit(office, sends=1)
+    limit(office, sends_per_hour=1)
     send(office)
     office.close()
     office.clock.reboot()

@@ -391,7 +391,7 @@ def test_what_was_done_to_the_file_is_found(
 def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk: Desk) -> None:
     desk.act()
     with desk.file().open("ab") as file:
-        file.write(b"{" * (log.LONGER[-1] + 5))
+        file.write(b"{" * (log.LONGER_TAILS[-1] + 5))
     assert desk.log.lines_ahead() == []
     desk.act()
     assert desk.faults() == [("2026-01-05", 2, "not a line of the log")]

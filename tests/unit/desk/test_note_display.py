@@ -1,4 +1,4 @@
-"""What the desk asks of the vault: nothing at all where there is none, and one look at the folders for each call."""
+"""What the desk asks of the vault: one look at the folders for each call."""
 
 import os
 from collections import Counter
@@ -9,76 +9,13 @@ from typing import ClassVar
 import pytest
 
 from postroom.core.errors import Unavailable
-from postroom.core.life import Approved
-from postroom.core.policy import Rules
 from postroom.core.records import Entry
-from postroom.desk.desk import Desk
-from postroom.desk.proposals import Proposal
 from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import Files, Vault
-from tests.desks import APPROVED, DESK, HOME, SEND, Office, state
+from tests.desks import APPROVED, HOME, SEND, Office
 from tests.providers import Courier
 
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
-
-
-@pytest.fixture
-def bare(office: Office) -> Desk:
-    """The desk of the office, without its vault."""
-    return Desk(
-        id=DESK,
-        state=office.state,
-        ledger=office.desk.ledger,
-        vault=None,
-        mailboxes=office.desk.mailboxes,
-        account="default",
-        rules=Rules(live=True, source="test"),
-        effects=office.desk.effects,
-    )
-
-
-def test_a_desk_without_a_vault_proposes_approves_and_dispatches(
-    office: Office, bare: Desk
-) -> None:
-    entry = bare.calls.post(SEND, office.letter())
-    assert entry.kind == "pending"
-    assert bare.note_text(entry) is None
-    assert bare.calls.status(SEND, entry.id).kind == "pending"
-    bare.approve(entry.id, by="ada", digest=entry.digest)
-    assert bare.dispatch(entry.id).kind == "approved"  # the undo window
-    office.clock.go(10)
-    assert bare.dispatch(entry.id).kind == "sent"
-    assert bare.reconcile(adopt=True) == []
-    assert (bare.display.slips(), bare.paused(), bare.problems) == ([], "", [])
-    assert office.sent() == ["Hello"]
-    assert list(office.vault.iterdir()) == []
-
-
-def test_a_desk_without_a_vault_rejects_recalls_and_edits(office: Office, bare: Desk) -> None:
-    first, second = (bare.calls.post(SEND, office.letter()) for _ in range(2))
-    assert bare.decide(first.id, "reject", by="ada", reason="no").kind == "rejected"
-    bare.approve(second.id, by="ada", digest=second.digest)
-    assert bare.decide(second.id, "undo").kind == "pending"
-    edited = bare.edit(second.id, office.letter(id=second.id, text="Shorter.\n"))
-    assert edited.letter.text == "Shorter.\n"
-
-
-def test_a_letter_whose_contract_wants_a_record_is_held_without_a_vault(
-    office: Office, bare: Desk
-) -> None:
-    entry = bare.calls.post(SEND, office.letter(), Proposal(pre_send_record="null"))
-    bare.approve(entry.id, by="ada", digest=entry.digest)
-    office.clock.go(10)
-    assert bare.dispatch(entry.id).kind == "approved"
-    assert "no vault" in state(office, entry.id, Approved).held
-    assert office.sent() == []
-
-
-def test_what_needs_the_vault_says_that_there_is_none(bare: Desk) -> None:
-    with pytest.raises(Unavailable, match="no vault"):
-        _ = bare.vault
-    with pytest.raises(Unavailable, match="no vault"):
-        _ = bare.log
 
 
 class CountingVault(Vault):

@@ -10,7 +10,6 @@ from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.vault.markdown import fenced
 from postroom.vault.note import Note
 from tests.desks import (
     ANN,
@@ -25,6 +24,7 @@ from tests.desks import (
     parsed,
     titles,
 )
+from tests.fences import fenced
 from tests.narrow import present
 from tests.providers import BARRED, BUSY, Courier
 

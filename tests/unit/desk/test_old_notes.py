@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.desks import Office, old_desk
+from tests.fences import fenced
 from tests.narrow import present
 
 

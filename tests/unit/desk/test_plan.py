@@ -10,34 +10,28 @@ import pytest
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.stamp import Stamp
-from postroom.desk.note_actions import (
-    Approve,
-    ApproveListed,
-    Decide,
-    FileSlip,
-    Freeze,
-    FreezeText,
-    MoveFile,
-    NoteAction,
-    PresentRequest,
-    Remember,
-    Report,
-    SeeSlip,
-    Sync,
-)
 from postroom.desk.plan import (
     BY_TOOL,
     FIELD_CHANGED,
+    REFROZEN,
+    Action,
+    ApproveListed,
+    Freeze,
     LetterNote,
     LetterRecord,
     ListedLetter,
+    MoveFile,
+    PresentRequest,
+    Report,
+    SeeSlip,
     SlipFacts,
     UnownedNote,
+    Update,
     is_untouched,
-    plan,
+    plan_letter,
     plan_requests,
     plan_slip,
-    put_back,
+    plan_unowned,
 )
 
 STATES = Path(__file__).parents[3] / "docs" / "states.md"
@@ -63,12 +57,12 @@ def record(state: life.State, location: str = HOME, **more: object) -> LetterRec
 
 def note(path: str, text: str | None = TEXT, **more: object) -> LetterNote:
     """Return a note of the letter that is new at this path, or changed."""
-    return LetterNote(path=path, letter=ID, is_changed=True, text=text, **more)  # type: ignore[arg-type]
+    return LetterNote(path=path, is_changed=True, text=text, **more)  # type: ignore[arg-type]
 
 
 def unchanged(path: str) -> LetterNote:
     """Return the letter's note as it was last seen."""
-    return LetterNote(path=path, letter=ID)
+    return LetterNote(path=path)
 
 
 def unowned(path: str, agent: str = "", **more: object) -> UnownedNote:
@@ -88,26 +82,47 @@ class Case(NamedTuple):
     about: str
     record: LetterRecord | None
     files: list[LetterNote | UnownedNote]
-    actions: list[NoteAction]
+    actions: list[Action]
     rules: Rules = LIVE
 
 
-def recalled(why: str, *remember: NoteAction, restore: bool = False) -> list[NoteAction]:
-    """Return the actions of a recall."""
+def recalled(why: str, path: str = "") -> Update:
+    """Return the action of a recall; without `path` the note is gone."""
     sentence = f"The letter {ID} was recalled: {why}."
-    return [Decide(ID, "undo"), Report(sentence), *remember, Sync(ID, sentence, restore)]
+    return Update(ID, "undo", path, sentence, sentence, restore=not path)
 
 
+def put_back(notice: str, event: str = "", text: str = "") -> Update:
+    """Return the action that undoes a move to Approved/."""
+    report = f"The letter {ID} was not approved. {notice}"
+    return Update(ID, event, APPROVED, report, notice, text=text)
+
+
+def moved_back(why: str, path: str, folder: str) -> Update:
+    """Return the action that puts a note back that means nothing where it stands."""
+    report = f"{why}: the note of the letter {ID} is back in {folder}/."
+    return Update(ID, path=path, report=report)
+
+
+def gone(folder: str) -> Update:
+    """Return the action that writes a note again, and says so."""
+    report = f"The note of the letter {ID} was gone: it is back in {folder}/."
+    return Update(ID, report=report, restore=True)
+
+
+APPROVES = Update(
+    ID, "approve", APPROVED, f"The letter {ID} was approved: its note was moved to Approved/.", ""
+)
 LISTED = ListedLetter(id=ID, digest="sha256:1")
 NOT_ONE = "a tool wrote it, or may have, and it does not list exactly one letter"
 CASES = [
-    Case("new-1", "no note yet", record(PENDING, ""), [], [Sync(ID, restore=True)]),
+    Case("new-1", "no note yet", record(PENDING, ""), [], [Update(ID, restore=True)]),
     Case(
         "new-3",
         "no note before the outcome",
         record(life.Approved(BY_SLIP, NOW, 0), ""),
         [],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "new-4",
@@ -178,6 +193,13 @@ CASES = [
     ),
     Case(
         "new-5",
+        "a draft in Drafts/ that nobody proposed yet",
+        None,
+        [unowned(DRAFT, "claude")],
+        [],
+    ),
+    Case(
+        "new-5",
         "a draft in Drafts/ without recipient",
         None,
         [unowned(DRAFT, is_proposed=True, missing=("to",))],
@@ -210,34 +232,34 @@ CASES = [
         [unowned(APPROVED, "vault")],
         [Freeze(APPROVED, "vault", "Pending_Approval", "note", notice=BY_TOOL)],
     ),
-    Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [Approve(ID, APPROVED)]),
+    Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [APPROVES]),
     Case(
         "pending-1",
         "approved in the terminal",
         record(APPROVAL),
         [unchanged(HOME)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "pending-1",
         "our own move back was interrupted",
         record(PENDING, APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "pending-2",
         "other text",
         record(PENDING),
         [note(APPROVED, "Good night.\n")],
-        [Remember(ID, APPROVED), FreezeText(ID, APPROVED, "Good night.\n")],
+        [put_back(REFROZEN, "edit", "Good night.\n")],
     ),
     Case(
         "pending-2",
         "other text at trust level desk: the outbox refuses it",
         record(PENDING),
         [note(APPROVED, "Good night.\n")],
-        [Approve(ID, APPROVED)],
+        [APPROVES],
         DESK_LEVEL,
     ),
     Case(
@@ -245,30 +267,28 @@ CASES = [
         "no text",
         record(PENDING),
         [note(APPROVED, None)],
-        put_back(
-            ID, APPROVED, "It was moved to Approved/, but the letter's text cannot be found in it."
-        ),
+        [put_back("It was moved to Approved/, but the letter's text cannot be found in it.")],
     ),
     Case(
         "pending-2",
         "other recipients",
         record(PENDING),
         [note(APPROVED, wrong_fields=("risk", "to"))],
-        put_back(ID, APPROVED, FIELD_CHANGED.format(field="to", id=ID)),
+        [put_back(FIELD_CHANGED.format(field="to", id=ID))],
     ),
     Case(
         "pending-2",
         "two that differ",
         record(PENDING),
         [note(APPROVED), note("Approved/b.md", "Good night.\n")],
-        put_back(ID, APPROVED, "Several notes of it are in Approved/, and they differ."),
+        [put_back("Several notes of it are in Approved/, and they differ.")],
     ),
     Case(
         "pending-3",
         "edited in place",
         record(PENDING),
         [note(HOME, "Good night.\n")],
-        [Remember(ID, HOME), Sync(ID)],
+        [Update(ID, path=HOME)],
     ),
     Case(
         "pending-3",
@@ -276,12 +296,12 @@ CASES = [
         record(PENDING),
         [note(HOME, wrong_fields=("to",))],
         [
-            Report(
-                f"{HOME}: your change of to was put back, since the frontmatter only shows the letter."
-                f" Change recipients with `postroom edit {ID}`."
+            Update(
+                ID,
+                path=HOME,
+                report=f"{HOME}: your change of to was put back, since the frontmatter only shows the"
+                f" letter. Change recipients with `postroom edit {ID}`.",
             ),
-            Remember(ID, HOME),
-            Sync(ID),
         ],
     ),
     Case(
@@ -289,36 +309,30 @@ CASES = [
         "moved to Rejected/",
         record(PENDING),
         [note(REJECTED, reason="too long")],
-        [Decide(ID, "reject", "too long"), Remember(ID, REJECTED), Sync(ID, "")],
+        [Update(ID, "reject", REJECTED, notice="", text="too long")],
     ),
     Case(
         "pending-5",
         "another version asked for",
         record(life.Rejected(NOW, "ada", "shorter", revise=True)),
         [unchanged(HOME)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
-    Case("pending-6", "withdrawn", record(life.Withdrawn(NOW)), [unchanged(HOME)], [Sync(ID)]),
-    Case("pending-7", "expired", record(life.Expired(NOW)), [unchanged(HOME)], [Sync(ID)]),
+    Case("pending-6", "withdrawn", record(life.Withdrawn(NOW)), [unchanged(HOME)], [Update(ID)]),
+    Case("pending-7", "expired", record(life.Expired(NOW)), [unchanged(HOME)], [Update(ID)]),
     Case(
         "pending-8",
         "deleted or moved elsewhere",
         record(PENDING),
         [],
-        [
-            Report(f"The note of the letter {ID} was gone: it is back in Pending_Approval/."),
-            Sync(ID, restore=True),
-        ],
+        [gone("Pending_Approval")],
     ),
     Case(
         "pending-8",
         "a stranger in Drafts/ that names the letter is not its note",
         record(PENDING),
         [note(DRAFT)],
-        [
-            Report(f"The note of the letter {ID} was gone: it is back in Pending_Approval/."),
-            Sync(ID, restore=True),
-        ],
+        [gone("Pending_Approval")],
     ),
     Case(
         "pending-9",
@@ -330,7 +344,7 @@ CASES = [
                 f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing"
                 " was decided. Move the note itself."
             ),
-            Sync(ID),
+            Update(ID),
         ],
     ),
     Case(
@@ -338,42 +352,42 @@ CASES = [
         "moved home",
         record(APPROVAL, APPROVED),
         [note(HOME)],
-        recalled("its note left Approved/", Remember(ID, HOME)),
+        [recalled("its note left Approved/", HOME)],
     ),
     Case(
         "approved-1",
         "deleted",
         record(APPROVAL, APPROVED),
         [],
-        recalled("its note left Approved/", restore=True),
+        [recalled("its note left Approved/")],
     ),
     Case(
         "approved-1",
         "edited",
         record(APPROVAL, APPROVED),
         [note(APPROVED, "Good night.\n")],
-        recalled("its note was edited after the approval", Remember(ID, APPROVED)),
+        [recalled("its note was edited after the approval", APPROVED)],
     ),
     Case(
         "approved-1",
         "its slip taken away",
         record(life.Approved(BY_SLIP, NOW, 0), "", is_slip_gone=True),
         [],
-        recalled("its slip was taken away", restore=True),
+        [recalled("its slip was taken away")],
     ),
     Case(
         "approved-2",
         "moved to Rejected/",
         record(APPROVAL, APPROVED),
         [note(REJECTED, reason="no")],
-        [Decide(ID, "reject", "no"), Remember(ID, REJECTED), Sync(ID, "")],
+        [Update(ID, "reject", REJECTED, notice="", text="no")],
     ),
     Case(
         "approved-2",
         "withdrawn",
         record(life.Withdrawn(NOW), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case("approved-3", "claimed", record(SENDING, APPROVED), [unchanged(APPROVED)], []),
     Case(
@@ -381,16 +395,16 @@ CASES = [
         "held",
         record(life.hold(APPROVAL, NOW, 60, "paused"), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "approved-5",
         "failed before it was sent",
         record(life.Failed(NOW, "denied"), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
-    Case("sending-1", "accepted", record(SENT, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case("sending-1", "accepted", record(SENT, APPROVED), [unchanged(APPROVED)], [Update(ID)]),
     Case(
         "sending-1",
         "its slip",
@@ -398,7 +412,7 @@ CASES = [
         [slip(spent_on=ID, is_letter_sent=True)],
         [
             Report(f"{APPROVED} was spent on the letter {ID} and went to Done/."),
-            FileSlip(APPROVED, "abcd", "Done", "done"),
+            MoveFile(APPROVED, "Done", {"status": "done"}, spent_slip="abcd"),
         ],
     ),
     Case(
@@ -406,23 +420,23 @@ CASES = [
         "some recipients refused",
         record(life.Sent(NOW, "m1", "t1", ("bob@example.net",)), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "sending-3",
         "refused for now",
-        record(life.retry(SENDING, NOW, 30, "busy"), APPROVED),
+        record(life.hold(SENDING, NOW, 30, "busy"), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "sending-4",
         "refused for good",
         record(life.Failed(NOW, "no such user"), APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
-    Case("sending-6", "unknown", record(UNKNOWN, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case("sending-6", "unknown", record(UNKNOWN, APPROVED), [unchanged(APPROVED)], [Update(ID)]),
     Case(
         "sending-7",
         "touched while it is sent",
@@ -430,45 +444,36 @@ CASES = [
         [note(REJECTED, "Good night.\n")],
         [],
     ),
-    Case("unknown-1", "resolved: sent", record(SENT, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case(
+        "unknown-1", "resolved: sent", record(SENT, APPROVED), [unchanged(APPROVED)], [Update(ID)]
+    ),
     Case(
         "unknown-2",
         "resolved: not sent",
         record(PENDING, APPROVED),
         [unchanged(APPROVED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "unknown-3",
         "moved",
         record(UNKNOWN, APPROVED),
         [note(REJECTED)],
-        [
-            Report(f"Its fate is unknown: the note of the letter {ID} is back in Approved/."),
-            Remember(ID, REJECTED),
-            Sync(ID),
-        ],
+        [moved_back("Its fate is unknown", REJECTED, "Approved")],
     ),
     Case(
         "unknown-3",
         "deleted",
         record(UNKNOWN, APPROVED),
         [],
-        [
-            Report(f"The note of the letter {ID} was gone: it is back in Approved/."),
-            Sync(ID, restore=True),
-        ],
+        [gone("Approved")],
     ),
     Case(
         "sent-1",
         "moved to Approved/",
         record(SENT, DONE),
         [note(APPROVED)],
-        [
-            Report(f"It was sent already: the note of the letter {ID} is back in Done/."),
-            Remember(ID, APPROVED),
-            Sync(ID),
-        ],
+        [moved_back("It was sent already", APPROVED, "Done")],
     ),
     Case(
         "sent-1",
@@ -485,7 +490,7 @@ CASES = [
         "rejected, and found sent afterwards",
         record(SENT, REJECTED, is_at_location=True),
         [unchanged(REJECTED)],
-        [Sync(ID)],
+        [Update(ID)],
     ),
     Case(
         "unsent-2",
@@ -493,11 +498,11 @@ CASES = [
         record(life.Rejected(NOW, "ada", "no"), REJECTED),
         [note(APPROVED)],
         [
-            Remember(ID, APPROVED),
-            Decide(ID, "reopen"),
-            Report(f"The letter {ID} waits again: its note was moved to Approved/."),
-            Sync(
+            Update(
                 ID,
+                "reopen",
+                APPROVED,
+                f"The letter {ID} waits again: its note was moved to Approved/.",
                 f"The letter {ID} waits again: its note was moved to Approved/. Move it there once"
                 " more to approve it.",
             ),
@@ -509,21 +514,14 @@ CASES = [
         "never written",
         record(SENT, ""),
         [],
-        [Sync(ID, restore=True)],
+        [Update(ID, restore=True)],
     ),
     Case(
         "reconcile-1",
         "a write that a crash interrupted goes on",
         record(PENDING, "", unfinished_write=HOME),
         [note(HOME)],
-        [Sync(ID)],
-    ),
-    Case(
-        "reconcile-1",
-        "a note of a letter that nobody knows",
-        None,
-        [note(HOME)],
-        [Report(f"{HOME} names the letter {ID}, which this desk does not know.")],
+        [Update(ID)],
     ),
     Case(
         "reconcile-2",
@@ -544,12 +542,15 @@ CASES = [
                 f"{APPROVED} is void, and went to Rejected/: a copy of the slip that let"
                 f" the letter {ID} out; a new one needs a `created` of its own."
             ),
-            FileSlip(
+            MoveFile(
                 APPROVED,
-                "abcd",
                 "Rejected",
-                "void",
-                f"a copy of the slip that let the letter {ID} out; a new one needs a `created` of its own",
+                {
+                    "status": "void",
+                    "reason": f"a copy of the slip that let the letter {ID} out; a new one needs a"
+                    " `created` of its own",
+                },
+                spent_slip="abcd",
             ),
         ],
     ),
@@ -642,8 +643,12 @@ OTHER_ROWS = {
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}: {case.about}")
 def test_a_row_of_the_table_gives_these_actions(case: Case) -> None:
-    records = [case.record] if case.record else []
-    assert plan(records, case.files, case.rules) == case.actions
+    notes = [file for file in case.files if isinstance(file, LetterNote)]
+    unowned = [file for file in case.files if isinstance(file, UnownedNote)]
+    actions = plan_letter(case.record, notes, case.rules) if case.record else []
+    for file in unowned:
+        actions += plan_unowned(file, case.rules)
+    assert actions == case.actions
 
 
 def test_every_row_about_notes_has_a_case() -> None:
@@ -675,7 +680,7 @@ def test_a_letter_approved_by_a_slip_is_always_planned() -> None:
 
 def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
     assert plan_slip(APPROVED, "aa", []) == []
-    assert plan_slip(APPROVED, "aa", [ID]) == [Decide(ID, "approve by slip", "aa")]
+    assert plan_slip(APPROVED, "aa", [ID]) == [Update(ID, "approve", notice="", slip="aa")]
     several = f"{APPROVED} fits 2 letters, and so approves none."
     assert plan_slip(APPROVED, "aa", [ID, "other"]) == [Report(several)]
 
@@ -689,13 +694,3 @@ def test_requests_are_adopted_while_there_is_room() -> None:
         PresentRequest("Plans/b.md", None),
     ]
     assert len(plan_requests(requests, 1, rules)) == 3
-
-
-def test_one_plan_covers_notes_without_a_letter_first_and_then_each_letter() -> None:
-    other = LetterRecord(id="other", state=PENDING)
-    files: list[LetterNote | UnownedNote] = [unchanged(HOME), slip()]
-    assert plan([record(PENDING), other], files, LIVE) == [
-        SeeSlip(APPROVED, "abcd"),
-        Sync(ID),
-        Sync("other", restore=True),
-    ]

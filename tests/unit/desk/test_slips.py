@@ -15,9 +15,10 @@ from postroom.core.records import Entry
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.desks import ANN, SEND, START, Dead, Office, state
+from tests.fences import fenced
 from tests.mails import mail
 from tests.narrow import narrow, present
 from tests.providers import BARRED, BUSY, Courier

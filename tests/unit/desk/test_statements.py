@@ -2,7 +2,7 @@
 
 from tests.desks import SEND, Office, database_of
 
-MOST = 56
+MOST = 44
 CONTROL = ("BEGIN", "COMMIT", "PRAGMA", "ROLLBACK")
 
 

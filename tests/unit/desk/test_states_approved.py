@@ -11,8 +11,9 @@ import pytest
 
 from postroom.core.errors import Conflict, Unavailable
 from postroom.core.life import Approved, Failed, Sending
-from postroom.core.policy import BACK_OFF, DAY
+from postroom.core.policy import BACK_OFF
 from postroom.core.records import Entry
+from postroom.core.stamp import DAY
 from postroom.vault.vault import Files, Vault
 from tests.desks import (
     APPROVED,
@@ -173,7 +174,7 @@ def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(
 ) -> None:
     entry = office.approved()
     office.desk.send_approved()
-    claimed = narrow(office.desk.ledger.history.states(entry.id)[-2], Sending)
+    claimed = narrow(office.desk.ledger.letters.past_states(entry.id)[-2], Sending)
     assert claimed.wire == hashlib.sha256(courier.accepted[0].wire).hexdigest()
 
 
@@ -203,7 +204,7 @@ def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office: Office)
 
 
 @pytest.mark.parametrize(
-    ("rules", "wait"), [({"sends": 1}, "1 hour"), ({"paced": 1}, "60 seconds")]
+    ("rules", "wait"), [({"sends_per_hour": 1}, "1 hour"), ({"sends_per_pace": 1}, "60 seconds")]
 )
 def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_try(
     office: Office, rules: dict[str, int], wait: str

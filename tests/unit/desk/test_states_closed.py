@@ -277,7 +277,7 @@ def test_after_a_restored_backup_what_was_spent_since_stays_spent(
     office: Office, backup: Backup
 ) -> None:
     keep, put_back = backup
-    office.reopen(sends=1)
+    office.reopen(sends_per_hour=1)
     office.propose()
     keep()
     office.approved()
@@ -295,7 +295,7 @@ def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
     keep, put_back = backup
     letter = office.letter()
     entry = office.desk.calls.post(SEND, letter)
-    office.desk.verdicts.approve(entry.id, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
+    office.desk.verdicts.approve(entry, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
     keep()
     waiting = office.desk.calls.posting(SEND, letter)  # again, while the undo window is open
     assert next(waiting) > 0

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.core import life
 from postroom.core.errors import Conflict, NotFound, Unavailable
-from postroom.core.policy import DAY
+from postroom.core.stamp import DAY
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call, Trace
 from postroom.store.ledger import SqliteLedger, Transaction
@@ -93,7 +93,7 @@ def test_where_no_approval_is_required_a_letter_leaves_within_the_call_without_a
     assert office.clock() == before
     assert office.sent() == ["Hello"]
     assert office.where(entry.id) == DONE
-    assert [life.name(one) for one in office.desk.ledger.history.states(entry.id)] == [
+    assert [life.name(one) for one in office.desk.ledger.letters.past_states(entry.id)] == [
         "approved",
         "sending",
         "sent",

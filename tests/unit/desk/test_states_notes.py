@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from postroom.core.life import Approved
-from postroom.core.policy import BACK_OFF, DAY
+from postroom.core.life import Approved, Withdrawn
+from postroom.core.policy import BACK_OFF
 from postroom.core.records import Entry
+from postroom.core.stamp import DAY
 from postroom.store.ledger import SqliteLedger
-from postroom.store.sql.notes import NoteReader
+from postroom.store.sql.letters import LetterReader
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state
 from tests.providers import BUSY, Courier
@@ -184,23 +185,29 @@ def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_o
 ) -> None:
     acts: list[Callable[[], object]] = []
 
-    class SlowNotes(NoteReader):
-        def planned_write(self, id: str) -> tuple[str, str]:
+    class SlowLetters(LetterReader):
+        def get(self, id: str) -> Entry:
+            entry = super().get(id)
             if acts and id == withdrawn.id:
                 acts.pop()()
-            return super().planned_write(id)
+            return entry
 
     class Slow(SqliteLedger):
         def __init__(self, *where: Any, **how: Any) -> None:
             super().__init__(*where, **how)
-            self.notes = SlowNotes(self._session, self.clock)
+            self.letters = SlowLetters(self._session, self.clock)
 
     office.ledgers = Slow
     office.reopen()
     withdrawn, other = office.propose(), office.propose()
     for entry in (withdrawn, other):
         office.move(entry.id, REJECTED)
-    acts.append(lambda: office.desk.proposals.withdraw(SEND, withdrawn.id))
+
+    def withdraw() -> None:
+        with office.desk.ledger.write() as tx:
+            tx.letters.swap(withdrawn, Withdrawn(office.clock()))
+
+    acts.append(withdraw)
     assert office.look() == ""
     assert acts == []
     assert [office.state_of(entry.id) for entry in (withdrawn, other)] == ["withdrawn", "rejected"]

@@ -121,7 +121,7 @@ def test_what_the_agent_wrote_is_kept_beside_an_edit(office: Office) -> None:
     office.edit(entry.id, "Good day", "Good evening")
     office.move(entry.id, APPROVED)
     office.look()
-    assert office.desk.ledger.history.original(entry.id) == entry.letter
+    assert office.desk.ledger.letters.original(entry.id) == entry.letter
 
 
 def test_a_note_edited_in_place_changes_nothing_yet(office: Office) -> None:
@@ -168,7 +168,7 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
     with pytest.raises(Conflict, match="was edited"):
         office.desk.edit(entry.id, replace(entry.letter, text="Good night.\n"))
     kept = [path.read_text(encoding="utf-8") for path in office.vault.rglob("*.md")]
-    former = office.desk.ledger.history.original(entry.id)
+    former = office.desk.ledger.letters.original(entry.id)
     assert "Good evening" in "".join([*kept, former.text if former else ""])
 
 

@@ -14,8 +14,8 @@ from postroom.core.errors import (
     PostroomError,
 )
 from postroom.core.life import Approved, Failed, Sent, Unknown
-from postroom.core.policy import DAY
 from postroom.core.records import Entry
+from postroom.core.stamp import DAY
 from postroom.vault.note import Note
 from tests.desks import ANN, APPROVED, DONE, FAILED, HOME, HOUR, REJECTED, SEND, Office, state
 from tests.providers import BARRED, BUSY, LOST, Courier

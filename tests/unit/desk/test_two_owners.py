@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core.address import Address
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import Proposal, Written
 from postroom.desk.recorder import Call
-from postroom.store.ledger import KernelClaims
+from postroom.store.ledger import kernel_claims
 from postroom.wiring.desk import find_desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
@@ -70,7 +69,9 @@ def stalled(dispatcher: Dispatcher, step: str, act: Callable[[], object]) -> Dis
             acts.pop()()
 
     return replace(
-        dispatcher, claims=KernelClaims(dispatcher.ledger.path.parent / "stolen"), crash_point=stall
+        dispatcher,
+        hold_claim=kernel_claims(dispatcher.ledger.path.parent / "stolen"),
+        crash_point=stall,
     )
 
 
@@ -82,7 +83,9 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
         firsts = FAULTS if step == "proof kept" else ["none"]  # others send nothing afterwards
         for number, (first, second) in enumerate(product(firsts, FAULTS)):
             story = step, first, second
-            rules = replace(desk.rules, sends=MANY, paced=MANY, recipients_per_hour=MANY)
+            rules = replace(
+                desk.rules, sends_per_hour=MANY, sends_per_pace=MANY, recipients_per_hour=MANY
+            )
             dispatcher = replace(desk.dispatcher, rules=rules)
             id = approved(desk, str(number)).id
             between: list[Entry] = []
@@ -179,7 +182,7 @@ def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_r
         service.fail(ACT, lost="before")
         desk.dispatcher.dispatch_all()
         desk.decide(id, "reject", by="ada", reason="no")
-        with desk.dispatcher.claims.hold(id) as mine:
+        with desk.dispatcher.hold_claim(id) as mine:
             assert mine
             assert desk.dispatcher.dispatch_all() == []
             assert len(service.mailbox.drafts) == 1
