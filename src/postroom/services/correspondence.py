@@ -6,20 +6,26 @@ has its line, and one that is delivered has it before it is marked as read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from postroom.agents.mail import MAX_BYTES, AgentLetter, AgentMail
 from postroom.agents.mailbox import Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import AgentCaller, check_name, everybody, is_sealed, person
+from postroom.agents.roster import (
+    AgentCaller,
+    check_name,
+    everybody,
+    identify,
+    is_sealed,
+    person,
+)
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
-from postroom.store.locks import Locked
+from postroom.store.files import Locked
 
 PAUSE: Final = 0.02  # seconds between two looks at whether a mailbox is free
 TURNS: Final = 500
@@ -34,20 +40,8 @@ class ReceivedMessage(NamedTuple):
     letter: AgentLetter
     owner: str
 
-    @contextmanager
-    def release_on_error(self) -> Iterator[None]:
-        """Put it into words; where that fails, it was not delivered."""
-        try:
-            yield
-        except BaseException:
-            if self.delivery:
-                self.delivery.release()
-            raise
-
 
 class Agent(NamedTuple):
-    """Somebody who can be written to."""
-
     name: str
     is_current: bool
     status: str
@@ -65,7 +59,7 @@ class Correspondence:
     def me(self, call: Call) -> AgentCaller:
         """Return who calls: never by their own word."""
         if call.client_session == "":
-            return self.mail.me(otherwise=call.agent if call.named else "")
+            return identify(self.mail.environ, otherwise=call.agent if call.named else "")
         if not call.named:
             raise Denied(
                 "not running inside a tmux session: over HTTP an agent's name is its token's",
@@ -82,10 +76,9 @@ class Correspondence:
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:
-            found = self.mail.find(me, reply_to)
-            answered = self.mail.letter(found, found.to)
-            about = {"thread": answered.thread[:THREADED], "reply_to": reply_to[:THREADED]}
-            original = answered.message
+            original = self.mail.find(me, reply_to)
+            thread = self.mail.letter(original, original.to).thread
+            about = {"thread": thread[:THREADED], "reply_to": reply_to[:THREADED]}
             recipient = recipient or (
                 original.to if original.sender == me.name else original.sender
             )
@@ -110,7 +103,7 @@ class Correspondence:
                         me,
                         recipient,
                         text,
-                        about=about,
+                        about=lambda _message: about,
                         then=lambda message: commit(**_as(call, me, id=message.id)),
                         patience=0.0,
                     )
@@ -128,7 +121,7 @@ class Correspondence:
         seen = None
         try:
             for _ in range(1 + int(wait / INTERVAL)):
-                size = self.mail.box(me.name).version()
+                size = self.mail.box(me.name).change_token()
                 taken = None if size == seen else self.mail.take(me)
                 if taken:
                     return self._receive(call, me, taken, peek=peek)
@@ -145,13 +138,10 @@ class Correspondence:
     def _receive(
         self, call: Call, me: AgentCaller, taken: Delivery, *, peek: bool
     ) -> ReceivedMessage:
-        try:
+        with taken:
             letter = self.mail.letter(taken.message, me.name)
             with self.recorder.transaction(call, taken.message.sender) as commit:
                 commit(**_as(call, me, id=taken.message.id))
-        except BaseException:
-            taken.release()  # it was not delivered
-            raise
         if peek:
             taken.release()
         return ReceivedMessage(None if peek else taken, letter, me.name)
@@ -161,13 +151,11 @@ class Correspondence:
         return max(0, self.mail.count_waiting(received.owner) - 1)
 
     def set_status(self, call: Call, status: str) -> None:
-        """Say whether this agent can be disturbed."""
         me = self.me(call)
         self.mail.set_status(me, status)
         self._record(call, me, status=status)
 
     def agents(self, call: Call) -> list[Agent]:
-        """Return who can be written to."""
         me = self.me(call)
         names = self.mail.recipients(me)
         statuses = self.mail.statuses() if self.mail.find_folder() else {}

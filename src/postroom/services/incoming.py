@@ -23,7 +23,6 @@ from postroom.core.text import clean, one_line
 from postroom.desk.exposure import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key
-from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
 from postroom.vault.markdown import fence, fenced_sections, inert, quote
 from postroom.vault.note import Note, render
 
@@ -129,7 +128,6 @@ def name_of(account: str, mail: MailView) -> str:
 
 
 def render_mail(account: str, mail: MailView) -> bytes:
-    """Return the note of a mail that has just come in."""
     fields: dict[str, str | Sequence[str]] = {
         "type": MAIL,
         "id": mail.id,
@@ -156,7 +154,6 @@ def render_mail(account: str, mail: MailView) -> bytes:
 
 
 def _remarks(mail: MailView) -> list[str]:
-    """Return what was found in a mail, and what its note leaves out."""
     left = mail.total_chars - mail.next_offset if mail.next_offset else 0
     omissions = (
         (left, "more characters are not shown here"),
@@ -167,7 +164,6 @@ def _remarks(mail: MailView) -> list[str]:
 
 
 def text_of(body: str) -> str:
-    """Return the words of the mail that a note holds."""
     texts = [text for title, text in fenced_sections(body) if title == "Mail"]
     return texts[0] if texts and texts[0] is not None else body
 
@@ -197,10 +193,4 @@ def update_mail(item: InboxItem, note: Note, answer: str) -> Note:
 
 
 def status_of(note: Note) -> str:
-    """Return the status that a note has, however it is written."""
     return note.text("status").strip().casefold()
-
-
-def folder(item: InboxItem) -> str:
-    """Return the folder in which the note of a mail belongs."""
-    return {InboxState.DONE: DONE, InboxState.FAILED: FAILED}.get(item.state, NEEDS_ACTION)

@@ -7,18 +7,18 @@ import re
 import threading
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import field
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
-from postroom.core.answer import ReplyEnvelope, answer, answered
+from postroom.core.audit import redact_addresses
 from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
+from postroom.core.mail_view import ReplyEnvelope, answer, answered
 from postroom.core.message import (
     DRAFT,
     INBOX,
@@ -31,15 +31,12 @@ from postroom.core.message import (
     label_key,
     system_label,
 )
-from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
-from postroom.core.redaction import addresses
 from postroom.core.text import duration, file_name, numbered, one_line
-from postroom.core.values import dataclass
-from postroom.desk.exposure import READABLE, ExposureLog
+from postroom.desk.desk import Desk
+from postroom.desk.exposure import READABLE
 from postroom.desk.proposals import refuse_other_html
-from postroom.desk.recorder import Call, CallRecorder
-from postroom.store.ledger import Ledger
+from postroom.desk.recorder import Call
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -68,39 +65,24 @@ class Saved(NamedTuple):
     size: int
 
 
-class Sorted(NamedTuple):
-    """What a change of labels did, or would do in a rehearsal; `number` undoes it."""
-
-    message: str
-    added: frozenset[str]
-    removed: frozenset[str]
-    number: int = 0
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
 class MailboxService:
     """Mail as an agent may handle it."""
 
-    ledger: Ledger
-    vault: Vault
-    mailboxes: Callable[[str], Mailbox]
-    account: str
-    recorder: CallRecorder
-    reading: ExposureLog
-    rules: Rules
-    outgoing: Sequence[Path]  # folders that files may go out from, beside the vault's
-    paused: Callable[[], str]
-    _turns: deque[float] = field(default_factory=lambda: deque(maxlen=SEARCHES))
-    _taking: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, desk: Desk) -> None:
+        self.mailboxes = desk.mailboxes
+        self._desk = desk
+        self._ledger = desk.ledger
+        self._vault = desk.vault
+        self._recorder = desk.recorder
+        self._exposure = desk.exposure
+        self._rules = desk.rules
+        self._result = "success" if desk.rules.live else "dev_mode"  # as the log names a change
+        self._turns: deque[float] = deque(maxlen=SEARCHES)
+        self._taking = threading.Lock()
 
     def box(self, account: str) -> Mailbox:
         """Return the account's mailbox; without a name, the default one's."""
-        return self.mailboxes(account or self.account)
-
-    @property
-    def _result(self) -> str:
-        """How the log names a change that succeeds."""
-        return "success" if self.rules.live else "dev_mode"
+        return self.mailboxes(account or self._desk.account)
 
     # Reading
 
@@ -108,38 +90,38 @@ class MailboxService:
         self, call: Call, account: str, query: str, *, limit: int, cursor: str
     ) -> SearchPage:
         """Return mails that match, newest first."""
-        with self.recorder.recording(call, query=query[:200]):
+        with self._recorder.recording(call, query=query[:200]):
             return self._page(account, query, limit, cursor)
 
     def search_whole(
         self, call: Call, account: str, query: str, *, limit: int
     ) -> tuple[SearchPage, dict[str, Message]]:
         """Return mails that match, newest first, and each of them whole."""
-        with self.recorder.recording(call, query=query[:200]):
+        with self._recorder.recording(call, query=query[:200]):
             page, found = self._page(account, query, limit, ""), {}
             for item in page.items:
                 with suppress(NotFound):  # it may be gone since
                     found[item.id] = self.box(account).message(item.id)
-            self.reading.saw_messages(account, *found.values())
-        return page, found
+            self._exposure.saw_messages(account, *found.values())
+            return page, found
 
     def _page(self, account: str, query: str, limit: int, cursor: str) -> SearchPage:
         box = self.box(account)
         page = box.search(query, limit=limit, cursor=cursor)
-        self.reading.saw_list(account, page.items)
+        self._exposure.saw_list(account, page.items)
         if not (page.items or cursor or box.search("", limit=1).items):
             page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
 
     def turn(self) -> float:
         """Take the next place among the searches of one pace; return the seconds until it comes."""
-        now = self.ledger.clock().steady
+        now = self._ledger.clock().steady
         with self._taking:
             full = len(self._turns) == SEARCHES
-            wait = max(0.0, self._turns[0] + self.rules.pace - now) if full else 0.0
+            wait = max(0.0, self._turns[0] + self._rules.pace_seconds - now) if full else 0.0
             if wait > LONGEST_TURN:
                 raise Limited(
-                    f"Rate limit exceeded ({SEARCHES} searches/{self.rules.pace:g} seconds)",
+                    f"Rate limit exceeded ({SEARCHES} searches/{self._rules.pace_seconds:g} seconds)",
                     seconds=wait,
                     remedy=f"There is room again in {duration(wait)}.",
                 )
@@ -147,39 +129,41 @@ class MailboxService:
         return wait
 
     def message(self, call: Call, account: str, id: str) -> Message:
-        """Return one mail."""
-        with self.recorder.recording(call, message=id[:60]):
+        with self._recorder.recording(call, message=id[:60]):
             found = self.box(account).message(id)
-            self.reading.saw_messages(account, found)
+            self._exposure.saw_messages(account, found)
         return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
-        """Return a conversation."""
-        with self.recorder.recording(call, thread=id[:60]):
+        with self._recorder.recording(call, thread=id[:60]):
             found = self.box(account).thread(id)
-            self.reading.saw_messages(account, *found.messages)
+            self._exposure.saw_messages(account, *found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
         """Save an attachment in the vault, never over another file."""
-        with self.recorder.recording(call, message=id[:60], part=part[:20]):
+        with self._recorder.recording(call, message=id[:60], part=part[:20]):
             box = self.box(account)
             file, message = box.attachment(id, part), box.message(id)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
             begun = _first(file.pieces, READABLE)
-            self.reading.saw_file(account, message, part, Enclosure(file.name, file.type, begun))
+            self._exposure.saw_file(account, message, part, Enclosure(file.name, file.type, begun))
             name = file_name(file.name)
             names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
             hashed = hashlib.sha256()
 
-            def ready(name: str, inode: int) -> None:
+            def pieces() -> Iterator[bytes]:
+                for piece in chain([begun], file.pieces):
+                    hashed.update(piece)
+                    yield piece
+
+            def record(name: str, inode: int) -> None:
                 tag = hashed.hexdigest()[:16]
-                with self.ledger.write() as tx:
+                with self._ledger.write() as tx:
                     tx.tool_notes.add(f"{folder}/{name}", inode, tag, call.agent)
 
-            pieces = _hashing(chain([begun], file.pieces), hashed.update)
-            saved, made = self.vault.deposit(folder, names, pieces, ready)
-        return Saved(self.vault.root / folder / saved, file.name, file.type, made.size)
+            saved, made = self._vault.deposit(folder, names, pieces(), record)
+        return Saved(self._vault.root / folder / saved, file.name, file.type, made.size)
 
     # Writing
 
@@ -199,7 +183,7 @@ class MailboxService:
                 remedy="Name a mail of it.",
             )
         message = named[0] if named else answered(there)
-        self.reading.saw_messages(account, message)  # whom it names is told of, in the letter
+        self._exposure.saw_messages(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own_addresses()}
         sent = SENT in message.labels
         return message.id, answer(message.mail, own, sent=sent, everyone=everyone)
@@ -233,17 +217,17 @@ class MailboxService:
 
     def _outgoing(self, path: str) -> tuple[bytes, str]:
         """Return the bytes of a file in one of the folders that files may go out from."""
-        inside = path.removeprefix(f"{self.vault.root}/")
+        inside = path.removeprefix(f"{self._vault.root}/")
         if inside.startswith(f"{OUTGOING}/"):
-            return self.vault.read(inside)[0], f"folder {OUTGOING}/"
-        for folder in self.outgoing:
+            return self._vault.read(inside)[0], f"folder {OUTGOING}/"
+        for folder in self._desk.permissions.outgoing:
             if path.startswith(f"{folder}/"):
-                place = Vault(folder)  # as confined as the vault is: no link, no way up
-                try:
+                # As confined as the vault is: no link, no way up.
+                with closing(Vault(folder)) as place:
                     return place.read(path.removeprefix(f"{folder}/"))[0], f"folder {folder}"
-                finally:
-                    place.close()
-        allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, self.outgoing)])
+        allowed = ", ".join(
+            [f"{OUTGOING}/ in the vault", *map(str, self._desk.permissions.outgoing)]
+        )
         raise Denied(
             f"{one_line(path)[:200]!r} is in no folder that files go out from",
             remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
@@ -252,36 +236,36 @@ class MailboxService:
     def draft(self, call: Call, letter: Letter, revises: str = "") -> MailboxDraft | None:
         """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
         about = {"subject": letter.subject, **({"revises": revises[:60]} if revises else {})}
-        target = addresses([address.spec for address in letter.envelope])
-        with self.recorder.recording(call, target, changes=True, result=self._result, **about):
+        target = redact_addresses([address.spec for address in letter.envelope])
+        with self._recorder.recording(call, target, changes=True, result=self._result, **about):
             box = self.box(letter.account)
             refuse_other_html(letter)
-            policy.admit(letter, self.rules, self.reading.own(letter.account))
+            policy.admit(letter, self._rules, self._exposure.own(letter.account))
             version = ""
             if revises:
                 revises, version = self._draft(call, letter.account, revises)
             else:
                 self._admit_draft(call, box, letter.account)
-            if not self.rules.live:
+            if not self._rules.live:
                 return None
-            now = datetime.fromtimestamp(self.ledger.clock().wall, UTC)
+            now = datetime.fromtimestamp(self._ledger.clock().wall, UTC)
             made = (
                 box.revise_draft(revises, letter, version=version, date=now)
                 if revises
                 else box.create_draft(letter, date=now)
             )
-            with self.ledger.write() as tx:
+            with self._ledger.write() as tx:
                 tx.drafts.save(letter.account, made.id, made.version, call.agent)
         return made
 
     def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
         """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
-        most = self.rules.open_letters
-        with self.ledger.read() as tx:
+        most = self._rules.open_letters
+        with self._ledger.read() as tx:
             if len(tx.drafts.of_agent(account, call.agent)) < most:
                 return
         there = box.drafts()
-        with self.ledger.write(synced=False) as tx:
+        with self._ledger.write(synced=False) as tx:
             for id in tx.drafts.of_agent(account, call.agent):
                 if id not in there:
                     tx.drafts.remove(account, id)
@@ -293,18 +277,18 @@ class MailboxService:
 
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
-        account = account or self.account
-        with self.recorder.recording(call, changes=True, result=self._result, draft=id[:60]):
+        account = account or self._desk.account
+        with self._recorder.recording(call, changes=True, result=self._result, draft=id[:60]):
             id, version = self._draft(call, account, id)
-            if self.rules.live:
+            if self._rules.live:
                 self.box(account).discard_draft(id, version=version)
-                with self.ledger.write() as tx:
+                with self._ledger.write() as tx:
                     tx.drafts.remove(account, id)
-        return self.rules.live
+        return self._rules.live
 
     def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
         """Return the id of this agent's draft, and the version in which Postroom left it."""
-        with self.ledger.read() as tx:
+        with self._ledger.read() as tx:
             known = tx.drafts.get(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
             for draft, mail in self.box(account).drafts().items():
@@ -319,7 +303,7 @@ class MailboxService:
 
     # Sorting
 
-    def move(self, call: Call, account: str, id: str, destination: str) -> Sorted:
+    def move(self, call: Call, account: str, id: str, destination: str) -> LabelChange:
         """File a mail under a label and take it out of the inbox; or put it back there."""
         name = _destination(destination)
         if name in SYSTEM_LABELS - {INBOX}:
@@ -327,68 +311,58 @@ class MailboxService:
                 f"{name} is no place for a mail",
                 remedy="Move it to INBOX or to a label of your own; add_label marks it.",
             )
-        removed = frozenset() if name == INBOX else frozenset({INBOX})
-        return self._sort(call, account, id, frozenset({name}), removed)
+        return self._sort(call, account, id, name, remove="" if name == INBOX else INBOX)
 
-    def label(self, call: Call, account: str, id: str, label: str) -> Sorted:
-        """Put a label on a mail."""
-        return self._sort(call, account, id, frozenset({_destination(label)}), frozenset())
+    def label(self, call: Call, account: str, id: str, label: str) -> LabelChange:
+        return self._sort(call, account, id, _destination(label))
 
     def _sort(
-        self, call: Call, account: str, id: str, add: frozenset[str], remove: frozenset[str]
-    ) -> Sorted:
-        account = account or self.account
-        with self.recorder.recording(
-            call, changes=True, result=self._result, message=id[:60], to=", ".join(sorted(add))
+        self, call: Call, account: str, id: str, add: str, *, remove: str = ""
+    ) -> LabelChange:
+        """Return the change that was made, or that would be in a rehearsal; its number undoes it."""
+        account, rules = account or self._desk.account, self._desk.rules
+        with self._recorder.recording(
+            call, changes=True, result=self._result, message=id[:60], to=add
         ):
-            box = self.box(account)
+            box, now = self.box(account), self._ledger.clock()
             there = {label_key(label): label for label in box.message(id).labels}
             if there.keys() & _LEFT_ALONE:
                 raise Denied(
                     f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing",
                     remedy="Leave it to the person.",
                 )
-            added = frozenset(label for label in add if label_key(label) not in there)
-            removed = frozenset(there[label_key(r)] for r in remove if label_key(r) in there)
-            if not self.rules.live or not added | removed:
-                return Sorted(id, added, removed)
-            if paused := self.paused():
+            added = frozenset({add} if label_key(add) not in there else ())
+            removed = frozenset({there[label_key(remove)]} if label_key(remove) in there else ())
+            change = LabelChange(0, now.wall, call.agent, account, id, added, removed)
+            if not rules.live or not added | removed:
+                return change
+            if paused := self._desk.paused():
                 raise Denied(
                     f"Sending, moving and labelling mail is paused by {paused} in the vault",
                     remedy="Wait until the person has deleted that file.",
                 )
-            now = self.ledger.clock()
-            intent = LabelChange(0, now.wall, call.agent, account, id, added, removed)
-            with self.ledger.write() as tx:  # before it happens, so that it can be undone
-                policy.admit_move(
-                    tx.label_changes.times(self.rules.moves_per_hour), now, self.rules
-                )
-                number = tx.label_changes.add(intent)
+            with self._ledger.write() as tx:  # before it happens, so that it can be undone
+                policy.admit_move(tx.label_changes.times(rules.moves_per_hour), now, rules)
+                change = change._replace(number=tx.label_changes.add(change))
             try:
                 box.relabel(id, add=added, remove=removed)
             except PostroomError:
-                with self.ledger.write() as tx:
-                    tx.label_changes.remove(number)
+                with self._ledger.write() as tx:
+                    tx.label_changes.remove(change.number)
                 raise
-        return Sorted(id, added, removed, number)
+            return change
 
     def undo(self, move: LabelChange) -> None:
         """Put a mail back to where an agent moved it from."""
         call = Call("undo_move", move.agent, "person")
-        with self.recorder.recording(call, message=move.message):
+        with self._recorder.recording(call, message=move.message):
             box = self.box(move.account)
             # What the person has thrown away since does not come back into the inbox.
             gone = box.message(move.message).labels & {TRASH, SPAM}
             add = move.removed - {INBOX} if gone else move.removed
             box.relabel(move.message, add=add, remove=move.added)
-            with self.ledger.write() as tx:
+            with self._ledger.write() as tx:
                 tx.label_changes.remove(move.number)
-
-
-def _hashing(pieces: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
-    for piece in pieces:
-        update(piece)
-        yield piece
 
 
 def _first(pieces: Iterator[bytes], size: int) -> bytes:
@@ -429,13 +403,3 @@ _OTHER_NAMES: Final = frozenset(
     " sent-messages [gmail]-trash [gmail]-spam [gmail]-sent-mail [gmail]-drafts [gmail]-bin"
     " draft-messages papierkorb corbeille papelera".split()
 )
-
-
-def find_move(moves: Sequence[LabelChange], number: int) -> LabelChange:
-    """Return the move of this number, or raise `NotFound`."""
-    for move in moves:
-        if move.number == number:
-            return move
-    raise NotFound(
-        f"There is no move {number} to undo", remedy="`postroom undo-moves` lists what there is."
-    )

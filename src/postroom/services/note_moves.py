@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, astuple, field
+from dataclasses import asdict, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call
-from postroom.store.files import private_folder, replace
-from postroom.store.locks import try_lock
-from postroom.vault.access import NOTE
+from postroom.store.files import private_folder, replace, try_lock
+from postroom.vault.folders import NOTE
 from postroom.vault.index import CANVAS
 from postroom.vault.keeper import Progress
 from postroom.vault.links import Moved, Rewritten, key, rewrite, rewrite_canvas, stem
@@ -30,9 +29,7 @@ from postroom.vault.vault import File
 if TYPE_CHECKING:
     from postroom.services.notebook import Notebook
 
-WAITING: Final = Progress(0, 0)
 PATIENCE: Final = 300  # times that a move is tried while others are at theirs
-KINDS: Final = (str, str, str, int, int, int, str, str)  # of an intent's fields
 REPORT_EVERY: Final = 10  # files between two reports of progress
 TRIES: Final = 5  # to rewrite a note that others write to
 
@@ -52,7 +49,6 @@ class Intent:
 
     @property
     def was(self) -> File:
-        """The file as it was under its old name."""
         return File(self.source.rpartition("/")[2], self.size, self.mtime_ns, self.inode)
 
 
@@ -69,39 +65,37 @@ class MoveResult:
 class Mover:
     """Moves the notes of one vault, one after the other."""
 
-    def __init__(self, book: Notebook, state: Path) -> None:
+    def __init__(self, book: Notebook, intent: Path) -> None:
         self._book = book
-        self._lock = state / "move.lock"
-        self._intent = private_folder(state) / "move.json"
+        self._lock = private_folder(intent.parent) / "move.lock"
+        self._intent = intent
 
     def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, MoveResult]:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
-        book, id = self._book, os.urandom(8).hex()
+        recorder, id = self._book.recorder, os.urandom(8).hex()
         with ExitStack() as stack:
-            yield from self._locked(call, stack)
-            self._finish()
+            with recorder.abandonment(call):
+                yield from self._wait_for_lock(stack)
+            self._finish(links=True)
             with (
-                book.recorder.recording(
-                    call, source, changes=True, once=id, destination=target[:200]
-                ),
-                book.recorder.abandonment(call, partial(self.begun, id)),
+                recorder.recording(call, source, changes=True, once=id, destination=target[:200]),
+                recorder.abandonment(call, partial(self._has_begun, id)),
             ):
                 moved, raw, file = self._allowed(source, target)
                 done = yield from self._move(call.agent, moved, raw, file, id)
             self._intent.unlink(missing_ok=True)  # once the line is there that tells of it
         return done
 
-    def _locked(self, call: Call, stack: ExitStack) -> Generator[Progress, None, None]:
+    def _wait_for_lock(self, stack: ExitStack) -> Generator[Progress, None, None]:
         """Wait for others who move; a thread that waited for them could be the one that they need."""
-        with self._book.recorder.abandonment(call):
-            for _ in range(PATIENCE):
-                if stack.enter_context(try_lock(self._lock)):
-                    return
-                yield WAITING
+        for _ in range(PATIENCE):
+            if stack.enter_context(try_lock(self._lock)):
+                return
+            yield Progress(0, 0)
         raise Unavailable("Other notes are being moved", remedy="Try again in a while.")
 
-    def begun(self, id: str) -> bool:
-        """Whether this move is on the disk: it is then finished, by whomever."""
+    def _has_begun(self, id: str) -> bool:
+        """Whether this move is on the disk: it is then finished, by whatever process looks next."""
         intent = self._left()
         return intent is not None and intent.id == id
 
@@ -111,25 +105,26 @@ class Mover:
         old, new = book.find(source), book.vault.spelled(target.removesuffix("/"))
         book.access.refuse_reading(old)
         for closed in (old, new):
-            book.access.refuse_closed(closed)
+            book.access.refuse_writing(closed, new=True)
         if target.endswith("/") or book.vault.is_folder(new):
             raise Invalid(
                 f"{target!r} names a folder", remedy="Name the file too: the whole new path."
             )
-        new = book.with_ending(new, _end(old))
-        book.rules.refuse_folder(old)
+        kind = _suffix(old)
+        new = book.with_ending(new, kind)
+        book.refuse_folder(old)
         raw, file = book.vault.read(old)
-        if _end(old) != _end(new):
+        if kind != _suffix(new):
             raise Invalid(
                 f"{old!r} would not keep its kind as {new!r}",
-                remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
+                remedy=f"Let the destination be a whole path that ends in {kind or 'no dot'}.",
             )
-        book.rules.refuse_letter(old)
-        book.access.refuse_writing(old, new=False, by_tool=book.rules.is_tool_written(old, raw))
+        book.refuse_changing(old, raw)
         book.access.refuse_writing(new, new=True)
-        book.rules.refuse_name(new)
-        if new.lower().endswith(NOTE) and (note := _note(raw)):
-            book.rules.refuse_approval(new, note)
+        book.refuse_name(new)
+        if kind == NOTE:
+            with suppress(Corrupt):
+                book.refuse_approval(new, Note.parse(raw))
         if book.vault.stat(new) is not None:
             raise Conflict(f"{new!r} is there already", remedy="Take another name.")
         return Moved(old, new), raw, file
@@ -142,29 +137,29 @@ class Mover:
         own = self._rewritten(moved.source, raw, moved)
         data = own.text.encode() if own.changed else None
         intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
-        self._begin(intent)
+        replace(self._intent, json.dumps(asdict(intent)).encode())
         ready = book.tool_note(moved.target, intent.etag, agent)
         try:
             book.vault.move(intent.source, intent.target, intent.was, data, ready)
         except PostroomError:
             self._intent.unlink()
             raise
+        done = MoveResult(intent.target)
         if data is not None:
             book.free_inode(file)
-        done = MoveResult(intent.target)
-        if own.changed:
             done.links[intent.target] = own.changed
         if own.ambiguous:
             done.ambiguous[intent.target] = own.ambiguous
-        book.rename(moved.source, moved.target)
         yield from self._rewrite(agent, moved, done)
         return done
+
+    # Links
 
     def _rewrite(
         self, agent: str, moved: Moved, done: MoveResult
     ) -> Generator[Progress, None, None]:
-        """Rewrite the links of all other notes."""
         book = self._book
+        book.rename(*moved)
         linking = book.finder.index.linking(key(stem(moved.source)))
         paths = [path for path in linking if path not in moved]
         for number, path in enumerate(paths):
@@ -187,8 +182,7 @@ class Mover:
             if not found.changed:
                 return
             if book.access.is_workflow(path) or book.access.right(path) != "all":
-                done.untouched.append(path)
-                return
+                break
             with suppress(Conflict):  # somebody writes to it: look again
                 book.replace(path, found.text.encode(), file, agent)
                 done.links[path] = found.changed
@@ -206,117 +200,86 @@ class Mover:
             others = [one for one in self._book.finder.index.named(name) if one not in moved]
             return [*others, moved.source] if key(stem(moved.source)) == name else others
 
-        same = Rewritten("", 0, ())
+        same, kind = Rewritten("", 0, ()), _suffix(path)
         try:
             text = raw.decode()
+            if kind == CANVAS:
+                found = rewrite_canvas(text, moved, files, at=path)
+            elif kind == NOTE:
+                found = rewrite(text, moved, files, at=path, frontmatter=Note.parse(raw).head)
+            else:
+                return same
         except UnicodeDecodeError:
             return same
-        if path.lower().endswith(CANVAS):
-            found = rewrite_canvas(text, moved, files, at=path)
-        elif path.lower().endswith(NOTE):
-            found = rewrite(text, moved, files, at=path, frontmatter=Note.parse(raw).head)
-        else:
-            return same
-        if found.changed and not self._sound(path, text, found.text):
+        if found.changed and not self._is_sound(kind, text, found.text):
             return same._replace(ambiguous=(stem(moved.source),))
         return found
 
-    def _sound(self, path: str, before: str, after: str) -> bool:
-        """Whether a note holds the new name: as YAML, and without acting by it."""
+    def _is_sound(self, kind: str, before: str, after: str) -> bool:
+        """Whether a note can hold the new name: as YAML, and without acting by it."""
         try:
             raw = after.encode()
-            if path.lower().endswith(NOTE):
+            if kind == NOTE:
                 Note.parse(raw)
         except (Corrupt, UnicodeEncodeError):
             return False
-        return self._book.rules.active_content(before, after) is None
+        return self._book.active_content(before, after) is None
 
     # Crashes
 
-    def _begin(self, intent: Intent) -> None:
-        replace(self._intent, json.dumps(asdict(intent)).encode())
+    def recover(self, *, links: bool) -> None:
+        """Finish a move that a crash left, unless somebody is at it; without `links`, the file alone."""
+        with try_lock(self._lock) as ours, suppress(PostroomError):  # the next look tries again
+            if ours:
+                self._finish(links=links)
 
-    def recover(self) -> None:
-        """Finish a move that a crash left, unless somebody is at it."""
-        if self._intent.exists():
-            with try_lock(self._lock) as ours:
-                if ours:
-                    with suppress(PostroomError):  # the next look tries again
-                        self._finish()
-
-    def settle(self) -> None:
-        """Finish what a crash left of a move as far as the file itself goes; links take an index."""
-        with try_lock(self._lock) as ours:
-            intent = self._left() if ours else None
-            if intent:
-                self._settle(intent)
-
-    def _left(self) -> Intent | None:
-        try:
-            found = Intent(**json.loads(self._intent.read_text()))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError):  # none of ours
-            found = None
-        if found and all(
-            type(value) is kind for value, kind in zip(astuple(found), KINDS, strict=True)
-        ):
-            return found
-        self._intent.unlink()
-        return None
-
-    def _settle(self, intent: Intent) -> bool:
-        """Let the file have one name; return whether that is the new one."""
-        vault = self._book.vault
-        try:
-            if self._happened(intent):
-                with suppress(Conflict, NotFound):  # gone already, or another file by now
-                    vault.remove(intent.source, intent.was)
-                return True
-            there = vault.stat(intent.target)
-            # Where files cannot be linked, the new name is first taken with an empty one.
-            if there and not there.size and vault.stat(intent.source) == intent.was:
-                vault.remove(intent.target, there)
-        except PostroomError:  # not ours to touch any more
-            pass
-        return False
-
-    def _finish(self) -> None:
+    def _finish(self, *, links: bool) -> None:
         intent = self._left()
         if intent is None:
             return
-        book, moved = self._book, Moved(intent.source, intent.target)
-        if self._settle(intent):
-            done = MoveResult(intent.target)
-            book.rename(moved.source, moved.target)
-            for _ in self._rewrite(intent.agent, moved, done):
+        has_moved = self._settle(intent)
+        if not links:  # which take an index
+            return
+        if has_moved:
+            moved = Moved(intent.source, intent.target)
+            for _ in self._rewrite(intent.agent, moved, MoveResult(intent.target)):
                 pass
             call = Call("move_note", intent.agent, "vault")
-            with book.recorder.recording(call, intent.source, changes=True, once=intent.id):
-                pass
+            self._book.recorder.write(call, target=intent.source, once=intent.id)
         self._intent.unlink()
 
-    def _happened(self, intent: Intent) -> bool:
-        """Whether the file has its new name; another may stand there, if nothing was done yet."""
+    def _left(self) -> Intent | None:
+        try:
+            return Intent(**json.loads(self._intent.read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError):  # none of ours
+            self._intent.unlink()
+            return None
+
+    def _settle(self, intent: Intent) -> bool:
+        """Let the file have one name; return whether that is the new one.
+
+        Another file may stand there, if nothing was done yet.
+        """
         vault = self._book.vault
         try:
-            there = vault.stat(intent.target)
+            there, left = vault.stat(intent.target), vault.stat(intent.source)
             if there is None:
                 return False
-            if vault.stat(intent.source) is None or there.inode == intent.inode:
-                return True
-            return etag(vault.read(intent.target)[0]) == intent.etag
-        except PostroomError:  # neither is where we could have put it
+            is_ours = left is None or there.inode == intent.inode
+            if not is_ours and etag(vault.read(intent.target)[0]) != intent.etag:
+                # Where files cannot be linked, the new name is first taken with an empty one.
+                if not there.size and left == intent.was:
+                    vault.remove(intent.target, there)
+                return False
+            with suppress(Conflict, NotFound):  # gone already, or another file by now
+                vault.remove(intent.source, intent.was)
+        except PostroomError:  # not ours to touch, or no place where we could have put it
             return False
+        return True
 
 
-def _end(path: str) -> str:
+def _suffix(path: str) -> str:
     name = path.rpartition("/")[2]
     return name[name.rfind(".") :].lower() if "." in name else ""
-
-
-def _note(raw: bytes) -> Note | None:
-    try:
-        return Note.parse(raw)
-    except Corrupt:
-        return None

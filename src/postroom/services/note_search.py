@@ -6,18 +6,17 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError, Unavailable
-from postroom.desk.recorder import Call, CallRecorder
-from postroom.vault.access import NOTE, Access
+from postroom.desk.recorder import Call
+from postroom.vault.folders import NOTE
+from postroom.vault.index import HitPage, Index, conditions, expression
+from postroom.vault.keeper import Keeper, Progress
 from postroom.vault.note import Note
-from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from postroom.vault.index import Hit, HitPage, Index
-    from postroom.vault.keeper import Keeper, Progress
+    from postroom.services.notebook import Notebook
 
 PATIENCE: Final = 450  # tenths of a second that a call waits for the index
 MAX_SUBFOLDERS: Final = 20  # that a list names
@@ -25,17 +24,10 @@ ROUNDS: Final = 3  # of asking again where the index was behind
 _EMPTY: Final = b"---\n---\n"
 
 
-class FoundNote(NamedTuple):
-    """A note in a list; without its text if only names were asked for."""
-
-    path: str
-    note: Note | None = None
-
-
 class NotePage(NamedTuple):
-    """Notes, how many there are in all, and what leads to the next."""
+    """Notes by path, in a list without their texts; how many there are in all, and what leads to the next."""
 
-    matches: list[FoundNote]
+    matches: dict[str, Note | None]
     total: int
     folders: Sequence[str] = ()
     unreadable: Sequence[str] = ()
@@ -45,28 +37,14 @@ class NotePage(NamedTuple):
 class NoteSearch:
     """The index of one vault, kept up to date while it is used."""
 
-    def __init__(
-        self,
-        vault: Vault,
-        access: Access,
-        recorder: CallRecorder,
-        state: Path,
-        finish_moves: Callable[[], None],
-    ) -> None:
-        self.vault = vault
-        self._access = access
-        self._recorder = recorder
-        self._state = state
-        self._finish_moves = finish_moves
+    def __init__(self, book: Notebook) -> None:
+        self._book = book
         self._opening = threading.Lock()
         self._keeper: Keeper | None = None
 
     @cached_property
     def index(self) -> Index:
-        """The index of all notes."""
-        from postroom.vault.index import Index  # a server that is never asked for it needs none
-
-        return Index(self._state / "index.sqlite")
+        return Index(self._book.state / "index.sqlite")
 
     def close(self) -> None:
         """Release the index for the process that keeps it next."""
@@ -76,23 +54,21 @@ class NoteSearch:
 
     def progress(self) -> Progress | None:
         """Return how far the index is; None once it shows the vault as it is."""
-        from postroom.vault.keeper import Keeper
-
         with self._opening:
             if self._keeper is None:
-                lock = self._state / "index.lock"
-                keeper = Keeper(self.vault, self.index, lock, self._access.hidden)
+                lock = self._book.state / "index.lock"
+                keeper = Keeper(self._book.vault, self.index, lock, self._book.access.hidden)
                 keeper.start()
                 self._keeper = keeper
         progress = self._keeper.progress()
         if progress is None:
-            self._finish_moves()
+            self._book.finish_moves(links=True)
         return progress
 
     def wait_until_ready(self, call: Call) -> Generator[Progress, None, None]:
         """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
         state = ""
-        with self._recorder.abandonment(call):
+        with self._book.recorder.abandonment(call):
             for _ in range(PATIENCE):
                 progress = self.progress()
                 if progress is None:
@@ -112,48 +88,44 @@ class NoteSearch:
         """Take in that these notes changed, if the index is in use."""
         if self._keeper:
             with suppress(PostroomError):  # the keeper sees it too
-                self.index.refresh(self.vault, list(paths))
+                self.index.refresh(self._book.vault, list(paths))
 
     def list(self, call: Call, folder: str, filter: str, *, limit: int, after: str) -> NotePage:  # noqa: A002
         """Return the notes of a folder and all below that a filter lets through, by path."""
-        from postroom.vault.search import conditions
-
-        with self._recorder.recording(call, folder, filter=filter[:200]):
+        with self._book.recorder.recording(call, folder, filter=filter[:200]):
             place = self.folder(folder)
             tests = conditions(filter) if filter.strip() else []
             page = self._checked(lambda: self.index.list(place, tests, limit=limit, after=after))
             below = self.index.subfolders(place, MAX_SUBFOLDERS)
             return NotePage(
-                [FoundNote(hit.path) for hit in page.hits],
+                dict.fromkeys(hit.path for hit in page.hits),
                 page.total,
                 [f"{place}/{name}" if place else name for name in below],
-                [path for path, _ in self.index.broken(place, 3)],
+                self.index.broken(place, 3),
             )
 
     def search(self, call: Call, query: str, *, limit: int, offset: int) -> NotePage:
         """Return notes that have these words, the best first."""
-        from postroom.vault.search import expression
-
-        with self._recorder.recording(call, query=query[:200]):
+        with self._book.recorder.recording(call, query=query[:200]):
             for by_prefix in (False, True):
                 match = expression(query, prefixes=by_prefix)
                 page = self._checked(lambda: self.index.search(match, limit=limit, offset=offset))  # noqa: B023
                 if page.total:
                     break
-            matches = []
+            matches: dict[str, Note | None] = {}
             for hit in page.hits:
                 with suppress(PostroomError):  # it is gone in this moment
-                    raw, _ = self.vault.read(hit.path)
-                    matches.append(FoundNote(hit.path, parse_note(hit.path, raw, lenient=True)))
+                    raw, _ = self._book.vault.read(hit.path)
+                    matches[hit.path] = parse_note(hit.path, raw, lenient=True)
             return NotePage(matches, page.total, by_prefix=by_prefix and bool(matches))
 
     def folder(self, folder: str) -> str:
         """Return the path of a folder that exists; the root's is empty."""
         if folder in ("", ".", "./", "/"):
             return ""
-        place = self.vault.spelled(folder.removesuffix("/"))
-        self._access.refuse_reading(place)
-        if not self.vault.changed(place) and not self._access.is_workflow(place):
+        place = self._book.vault.spelled(folder.removesuffix("/"))
+        self._book.access.refuse_reading(place)
+        if not self._book.vault.folder_mtime(place) and not self._book.access.is_workflow(place):
             raise NotFound(
                 f"There is no folder {folder!r} in the vault",
                 remedy="list_notes of the folder above it names those that there are.",
@@ -170,19 +142,17 @@ class NoteSearch:
             page = ask()
         refreshed = set[str]()  # by this very call: they are no older than it
         for _ in range(ROUNDS):
-            stale = [path for path in self._stale(page.hits) if path not in refreshed]
+            files = self._book.vault.stats([hit.path for hit in page.hits])
+            changed = [h.path for h, file in zip(page.hits, files, strict=True) if file != h.file]
+            stale = [path for path in changed if path not in refreshed]
             if not stale:
                 return page
-            self.index.refresh(self.vault, stale)
+            self.index.refresh(self._book.vault, stale)
             refreshed.update(stale)
             page = ask()
         # Somebody saves one note after the other: return those that exist as of this moment.
-        files = self.vault.stats([hit.path for hit in page.hits])
+        files = self._book.vault.stats([hit.path for hit in page.hits])
         return page._replace(hits=[h for h, file in zip(page.hits, files, strict=True) if file])
-
-    def _stale(self, hits: Sequence[Hit]) -> Sequence[str]:
-        now = self.vault.stats([hit.path for hit in hits])
-        return [hit.path for hit, file in zip(hits, now, strict=True) if file != hit.file]
 
 
 def parse_note(path: str, raw: bytes, *, lenient: bool = False) -> Note:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
-from postroom.core.values import dataclass
-from postroom.desk.recorder import Call, CallRecorder
-from postroom.desk.unowned_notes import PROPOSED
-from postroom.services.note_rules import NoteRules
+from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, PostroomError
+from postroom.core.text import clean, one_line
+from postroom.desk.desk import Desk
+from postroom.desk.recorder import Call
+from postroom.desk.unowned_notes import PROPOSED, TYPES
 from postroom.services.note_search import NoteSearch, parse_body, parse_note
-from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.access import NOTE, Access
+from postroom.vault.active import Active, added
 from postroom.vault.edit import Edit
+from postroom.vault.folders import NOTE, Access
 from postroom.vault.note import Note, Typed, etag
 from postroom.vault.vault import File, Ready, Vault
 
@@ -29,7 +27,8 @@ if TYPE_CHECKING:
 
 MAX_REMEMBERED: Final = 10_000  # notes that each server knows its clients have read
 PART: Final = "~"  # ends the etag of a note of which not all was shown
-_LETTER_HINT: Final = "It is the letter {} now, which waits for a person. Do not write it again."
+NO_LINK: Final = frozenset('[]#^|:*?"<>')  # signs that a wikilink or another system cannot hold
+DESK_FIELDS: Final = frozenset({"letter", "letter_version", "digest", "desk"})
 
 
 class NoteVersion(NamedTuple):
@@ -42,55 +41,47 @@ class NoteVersion(NamedTuple):
     hint: str = ""  # what its writer should know
 
 
-@dataclass(kw_only=True, eq=False)
 class Notebook:
-    """The notes of the whole vault, for tools."""
+    """The notes of the whole vault, for tools, and the rules that hold whatever a folder allows."""
 
-    vault: Vault
-    access: Access
-    rules: NoteRules
-    state: Path
-    ledger: Ledger
-    recorder: CallRecorder
-    reconcile: Callable[[], Sequence[str]]
-    rehearsal: str  # what set the mode to rehearsal; empty in live mode
-    _etags: OrderedDict[tuple[str, str, str], str] = field(default_factory=OrderedDict)
-    _remembering: threading.Lock = field(default_factory=threading.Lock)
-
-    @cached_property
-    def finder(self) -> NoteSearch:
-        """Lists and searches."""
-        return NoteSearch(self.vault, self.access, self.recorder, self.state, self._finish_moves)
-
-    def _finish_moves(self) -> None:
-        self.mover.recover()
+    def __init__(self, desk: Desk) -> None:
+        permissions = desk.permissions
+        self.vault = Vault(permissions.root)
+        self.access = Access(permissions.room, permissions.folders)
+        self.recorder = desk.recorder
+        self.state = desk.state / "vault"
+        self.finder = NoteSearch(self)
+        self._desk = desk
+        self._ledger = desk.ledger
+        self._intent = self.state / "move.json"
+        self._etags: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._remembering = threading.Lock()
 
     @cached_property
     def mover(self) -> Mover:
-        """Moves notes and rewrites the links to them."""
         from postroom.services.note_moves import Mover
 
-        return Mover(self, self.state)
+        return Mover(self, self._intent)
+
+    def finish_moves(self, *, links: bool) -> None:
+        """Finish a move that a crash left, so that its note has one name, and with `links` the rest."""
+        if self._intent.exists():
+            self.mover.recover(links=links)
 
     def close(self) -> None:
-        """Release the files and the index."""
         self.finder.close()
         self.vault.close()
 
     def read(self, call: Call, path: str, *, raw: bool = False) -> NoteVersion:
         """Return a note; `raw`, its whole text as it is, even if it is broken."""
         with self.recorder.recording(call, path):
-            self._finish_interrupted_move()
+            self.finish_moves(links=False)
             place = self.find(path)
             self.access.refuse_reading(place)
-            self.rules.refuse_folder(place)
+            self.refuse_folder(place)
             data, _ = self.vault.read(place)
             note = parse_body(place, data) if raw else parse_note(place, data)
             return NoteVersion(place, note, etag(data))
-
-    def _finish_interrupted_move(self) -> None:
-        if (self.state / "move.json").exists():  # else the note would have two names
-            self.mover.settle()
 
     def remember(self, call: Call, version: NoteVersion, *, whole: bool = True) -> str:
         """Remember what an agent was shown, and return the etag for it."""
@@ -110,15 +101,14 @@ class Notebook:
     ) -> NoteVersion:
         """Make a note, or give one that the agent knows as it is another content."""
         with self.recorder.recording(call, path, changes=True):
-            self._finish_interrupted_move()
-            place = self._note_path(self.find(path))
+            place = self._find_writable(path)
             current = self._open(call, place, if_match, whole=True)
             if current is None:
                 # Without fields there is no frontmatter, unless the body would be read as one.
                 bare = not values and not body.startswith("---")
                 new = Note.parse(b"" if bare else b"---\n---\n").revise(values, body=body)
-                self.rules.refuse_active("", new)
-                self.rules.refuse_approval(place, new)
+                self._refuse_active("", new)
+                self.refuse_approval(place, new)
                 ready = self.tool_note(place, etag(new.raw), call.agent)
                 self.vault.create(place, new.raw, ready=ready)
             else:
@@ -131,8 +121,7 @@ class Notebook:
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> NoteVersion:
         """Change a part of a note that the agent knows as it is."""
         with self.recorder.recording(call, path, changes=True):
-            self._finish_interrupted_move()
-            place = self._note_path(self.find(path))
+            place = self._find_writable(path)
             repairs = not (edit.set or edit.remove or edit.append or edit.prepend)
             current = self._open(call, place, if_match, whole=False, repairs=repairs)
             if current is None:
@@ -144,6 +133,8 @@ class Notebook:
             self._replace(call, place, note, new, file)
             return self._after_write(call, place, new, whole=whole)
 
+    # Paths
+
     def find(self, path: str) -> str:
         """Return the path of a file that exists, however its name is composed, `.md` added if need be."""
         place = self.vault.spelled(path)
@@ -152,8 +143,10 @@ class Notebook:
             return note if self.vault.stat(note) is not None else place
         return place
 
-    def _note_path(self, place: str) -> str:
-        self.access.refuse_closed(place)
+    def _find_writable(self, path: str) -> str:
+        self.finish_moves(links=False)
+        place = self.find(path)
+        self.access.refuse_writing(place, new=True)
         place = self.with_ending(place, NOTE)
         if not place.lower().endswith(NOTE):
             raise Invalid(f"{place!r} is no note", remedy=f"A note's path ends in {NOTE}.")
@@ -163,6 +156,15 @@ class Notebook:
         """Return a new path with the ending that it may have been given without."""
         complete = "." in path.rpartition("/")[2] or self.vault.stat(path) is not None
         return path if complete else f"{path}{ending}"
+
+    def _in_room(self, path: str) -> str:
+        """Return a path as the desk knows it: in its own folder, or with a slash before it."""
+        room = self._desk.permissions.room
+        if not room:
+            return path
+        return path.removeprefix(f"{room}/") if path.startswith(f"{room}/") else f"/{path}"
+
+    # What is there, and what the agent knows of it
 
     def _open(
         self, call: Call, path: str, if_match: str, *, whole: bool, repairs: bool = False
@@ -175,22 +177,20 @@ class Notebook:
             raw, file = self.vault.read(path)
         except NotFound:
             self.access.refuse_writing(path, new=True)
-            self.rules.refuse_name(path)
+            self.refuse_name(path)
             if if_match:
                 raise Conflict(
                     f"{path!r} is not there any more", remedy="Leave if_match out to make it anew."
                 ) from None
             return None
-        self.rules.refuse_letter(path)
-        self.access.refuse_writing(path, new=False, by_tool=self.rules.is_tool_written(path, raw))
+        self.refuse_changing(path, raw)
         try:
             note = Note.parse(raw)
         except Corrupt:
             if not repairs:
                 raise
             note = parse_body(path, raw)
-        knows_all = self._compare(call, path, etag(raw), if_match, whole=whole)
-        return note, file, knows_all
+        return note, file, self._compare(call, path, etag(raw), if_match, whole=whole)
 
     def _compare(self, call: Call, path: str, now: str, if_match: str, *, whole: bool) -> bool:
         """Refuse a change of what the agent does not know; return whether it knows all of the note."""
@@ -214,12 +214,14 @@ class Notebook:
             etag=now,
         )
 
+    # Writing
+
     def _replace(self, call: Call, path: str, note: Note, new: Note, file: File) -> None:
         if new.raw == note.raw:
             return
-        self.rules.refuse_active(note.source, new)
-        self.rules.refuse_desk_fields(path, note)
-        self.rules.refuse_approval(path, new)
+        self._refuse_active(note.source, new)
+        self._refuse_desk_fields(path, note)
+        self.refuse_approval(path, new)
         try:
             self.replace(path, new.raw, file, call.agent)
         except Conflict as lost:
@@ -241,8 +243,8 @@ class Notebook:
         """
 
         def record(inode: int) -> None:
-            with self.ledger.write() as tx:
-                tx.tool_notes.add(self.rules.in_room(path), inode, tag, agent)
+            with self._ledger.write() as tx:
+                tx.tool_notes.add(self._in_room(path), inode, tag, agent)
 
         return record
 
@@ -251,7 +253,7 @@ class Notebook:
 
         Afterwards, not before: until then the file may still exist, under another name too.
         """
-        with self.ledger.write(synced=False) as tx:
+        with self._ledger.write(synced=False) as tx:
             tx.tool_notes.free_inode(file.inode)
 
     def rename(self, source: str, target: str) -> None:
@@ -267,7 +269,7 @@ class Notebook:
         self.finder.refresh(path)
         version = NoteVersion(path, note, etag(note.raw))
         version = version._replace(etag=self.remember(call, version, whole=whole))
-        inside = self.rules.in_room(path)
+        inside = self._in_room(path)
         if inside.startswith(f"{folders.DRAFTS}/"):
             with suppress(PostroomError):  # the next reconcile takes it
                 return self._after_reconcile(version, inside)
@@ -275,14 +277,99 @@ class Notebook:
 
     def _after_reconcile(self, version: NoteVersion, inside: str) -> NoteVersion:
         """Let the desk look at a draft, and return it with the letter that it became, if any."""
-        reports = [report for report in self.reconcile() if report.startswith(f"{inside} ")]
-        letter, _ = self.ledger.notes.in_folders(folders.DRAFTS).get(inside, ("", None))
-        if letter:
+        reports = [one for one in self._desk.reconcile() if one.startswith(f"{inside} ")]
+        if letter := self._letter_at(inside):
             raw, _ = self.vault.read(version.path)
-            note = parse_note(version.path, raw)
-            return NoteVersion(version.path, note, etag(raw), letter, _LETTER_HINT.format(letter))
-        is_proposed = version.note.text("status") == PROPOSED and version.note.text("to")
-        if is_proposed and self.rehearsal:
-            hint = f"Postroom rehearses ({self.rehearsal}): it is no letter yet."
+            hint = (
+                f"It is the letter {letter} now, which waits for a person. Do not write it again."
+            )
+            return NoteVersion(version.path, parse_note(version.path, raw), etag(raw), letter, hint)
+        rules, note = self._desk.rules, version.note
+        if not rules.live and note.text("status") == PROPOSED and note.text("to"):
+            hint = f"Postroom rehearses ({rules.source}): it is no letter yet."
             return version._replace(hint=hint)
         return version._replace(hint=reports[0] if reports else "")
+
+    def _letter_at(self, inside: str) -> str:
+        """Return the letter whose note stands at a path of the desk; empty where there is none."""
+        return self._ledger.notes.in_folders(inside.rpartition("/")[0]).get(inside, ("",))[0]
+
+    # Rules: a tool's note passes for none of the desk's, approves nothing, acts and hides nowhere
+
+    def refuse_folder(self, path: str) -> None:
+        if self.vault.is_folder(path):
+            raise Invalid(
+                f"{path!r} is a folder",
+                remedy="list_notes shows what is in it; notes are moved one by one.",
+            )
+
+    def refuse_changing(self, path: str, raw: bytes) -> None:
+        """Refuse a draft that has become a letter, and what tools may not change where it stands."""
+        inside = self._in_room(path)
+        if letter := self._letter_at(inside):
+            raise Denied(
+                f"{path!r} is the letter {letter} now, and tools cannot change it",
+                remedy="Write another draft, or take the letter back (withdraw_letter).",
+            )
+        by_tool = self._ledger.tool_notes.has(inside, etag(raw))
+        self.access.refuse_writing(path, new=False, by_tool=by_tool)
+
+    def _refuse_desk_fields(self, path: str, note: Note) -> None:
+        """Refuse fields by which the desk knows its letters.
+
+        In Postroom's folders all of them; elsewhere those of a letter that exists, since the person may
+        move the note.
+        """
+        fields = sorted(DESK_FIELDS & note.fields.keys())
+        in_workflow = self.access.is_workflow(path)
+        if fields and (in_workflow or self._ledger.notes.location(note.text("letter")).path):
+            raise Denied(
+                f"`{fields[0]}` is the desk's own field: tools do not write it in its folders, nor in a"
+                " note that names one of its letters",
+                remedy="Leave it out. A letter is asked for with `to`, `subject` and a status.",
+            )
+
+    def refuse_approval(self, path: str, note: Note) -> None:
+        """Refuse a note that would pass for an approval: tools ask for one, in Plans/ alone."""
+        self._refuse_desk_fields(path, note)
+        in_plans = self._in_room(path).startswith(f"{folders.PLANS}/")
+        if note.text("type") in TYPES and not in_plans:
+            raise Denied(
+                f"A note of the type {note.text('type')} asks for approval, and belongs into"
+                f" {folders.PLANS}/",
+                remedy=f"Write it to {folders.PLANS}/, or leave `type` out.",
+            )
+        status = note.text("status").strip().casefold()
+        if self.access.is_workflow(path) and status == "approved":
+            raise Denied(
+                "Only a person writes `status: approved` in Postroom's folders",
+                remedy="Leave it out, or write `status: pending`.",
+            )
+
+    def active_content(self, before: str, after: str) -> Active | None:
+        """Return what was added to a note that acts when it is opened, unless that is allowed."""
+        return None if self._desk.permissions.active else added(before, after)
+
+    def _refuse_active(self, before: str, note: Note) -> None:
+        if active := self.active_content(before, note.source):
+            raise Denied(
+                f"Line {active.line} has {active.kind}, which acts when the note is opened:"
+                f" {active.text!r}",
+                remedy="Leave it out, or put it into a code fence of its own; a person can allow it"
+                " with `vault.active_content`.",
+            )
+
+    def refuse_name(self, path: str) -> None:
+        """Refuse a new name that shows as another, or that no link can hold."""
+        if clean(path).removed or any(name.strip() != name for name in path.split("/")):
+            raise Denied(
+                f"{one_line(path)!r} has characters that cannot be seen",
+                remedy="Take a name without hidden characters, and without spaces at its ends.",
+            )
+        folder, _, name = path.rpartition("/")
+        new = path if folder and not self.vault.is_folder(folder) else name
+        if signs := sorted(NO_LINK & set(new)):
+            raise Invalid(
+                f"{path!r} has signs that a link cannot hold: {' '.join(signs)}",
+                remedy="Take a name without them.",
+            )

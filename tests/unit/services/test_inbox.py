@@ -7,7 +7,7 @@ import pytest
 
 from postroom.core.handbook import Judgement
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
-from postroom.services.inbox import CHUNK, InboxService, TriageResult
+from postroom.services.inbox import CHUNK, InboxService
 from tests.desks import Office
 
 CURSOR = MailboxCursor("c1")
@@ -43,7 +43,7 @@ def test_mails_that_were_there_before_are_left_alone_until_they_are_asked_for(
 def test_a_mail_that_is_known_is_not_new(inbox: InboxService) -> None:
     assert inbox.add("work", CURSOR, ["a", "b"]) == 2
     assert inbox.add("work", CURSOR, ["b", "c"]) == 1
-    assert inbox.select_unknown("work", ["a", "d"]) == (["d"], 0)
+    assert inbox.records.known_of("work", ["a", "d"]) == {"a"}
 
 
 def test_a_mail_put_aside_is_looked_at_again_when_its_labels_change(inbox: InboxService) -> None:
@@ -68,10 +68,12 @@ def test_a_decision_about_a_mail_that_somebody_changed_is_not_recorded(
     inbox.add("work", CURSOR, ["a", "b"])
     first, second = inbox.records.in_states(InboxState.FOUND)
     assert inbox.change(first, held="somebody was faster")
-    before = office.services.overview.last_action()
+    before = office.desk.reader.actions.head()
     archive = Judgement("archive", why="An advertisement.")
-    results = [TriageResult(item, archive, "line 5 of Handbook.md") for item in (first, second)]
+    results = [
+        item._replace(judgement=archive, by="line 5 of Handbook.md") for item in (first, second)
+    ]
     assert inbox.save_decisions(results) == [results[1]]
     assert only(inbox, InboxState.DONE).message == "b"
-    assert office.services.overview.last_action() == before + 1
+    assert office.desk.reader.actions.head() == before + 1
     assert not inbox.change(first, held="too late")
