@@ -8,14 +8,14 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.letter import Letter
-from postroom.core.mail_view import MailView, cut, people, person, view
+from postroom.core.mail_view import FileView, MailView, cut, people, person, view
 from postroom.core.message import UNREAD, Message, Summary, Thread
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.mail.mailbox import SearchPage
 from postroom.tools.fence import LETTER, NOTICE, fenced, mark
-from postroom.tools.table import Reply, Result
+from postroom.tools.table import Fenced, Reply, Result
 
 SEARCH_BYTES: Final = 14_500  # of a whole answer, text and values; the wrapping comes on top
 MAX_THREAD: Final = 25  # mails of a conversation in one answer
@@ -41,12 +41,6 @@ def fenced_reply(
     return Reply("\n".join(filter(None, parts)), result._replace(fence=drawn, end=drawn))
 
 
-class Fenced(Result):
-    """What others wrote is between `fence` and `end`, which hold the same mark."""
-
-    fence: str = ""
-
-
 # Mails
 
 
@@ -61,19 +55,10 @@ class FoundMail(Result, sender="from"):
 
 
 class SearchResult(Fenced):
-    """Mails, newest first."""
-
     mails: tuple[FoundMail, ...]
     end: str = ""
     cursor: str = ""
     notes: tuple[str, ...] = ()
-
-
-class AttachedFile(Result):
-    part: str
-    name: str
-    type: str
-    size: int
 
 
 class MailResult(Fenced, sender="from"):
@@ -88,7 +73,7 @@ class MailResult(Fenced, sender="from"):
     labels: tuple[str, ...] = ()
     list_id: str = ""
     automatic: bool = False
-    files: tuple[AttachedFile, ...] = ()
+    files: tuple[FileView, ...] = ()
     text: str = ""
     warnings: tuple[str, ...] = ()
     end: str = ""
@@ -103,14 +88,12 @@ class ThreadMail(Result, sender="from"):
     date: str
     sender: str = ""
     to: tuple[str, ...] = ()
-    files: tuple[AttachedFile, ...] = ()
+    files: tuple[FileView, ...] = ()
     text: str = ""
     cut_at: int = 0
 
 
 class ThreadResult(Fenced):
-    """A conversation, oldest mail first."""
-
     subject: str
     mails: tuple[ThreadMail, ...]
     end: str = ""
@@ -173,7 +156,7 @@ def _found(summary: Summary, room: int) -> FoundMail:
 def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -> Reply:
     """Return one mail, its text in a window."""
     mail = view(message, offset=offset, max_chars=max_chars, quotes=quotes)
-    result = MailResult(**{**mail._asdict(), "files": _files(mail)})
+    result = MailResult(**mail._asdict())
     headers = {"From": (mail.sender,), "To": mail.to, "Cc": mail.cc, "Reply-To": mail.reply_to}
     rows = [
         *(f"{name}: {', '.join(who)}" for name, who in headers.items() if any(who)),
@@ -206,11 +189,7 @@ def hidden_text(count: int) -> str:
     return f"{count} hidden characters were removed." if count else ""
 
 
-def _files(mail: MailView) -> tuple[AttachedFile, ...]:
-    return tuple(AttachedFile(**file._asdict()) for file in mail.files)
-
-
-def _file_rows(files: Sequence[AttachedFile]) -> list[str]:
+def _file_rows(files: Sequence[FileView]) -> list[str]:
     return [f"File, part {f.part}: {f.name} ({f.type}, {f.size} bytes)" for f in files]
 
 
@@ -251,7 +230,7 @@ def _thread_mail(message: Message, mail: MailView) -> ThreadMail:
         date=mail.date,
         sender=mail.sender,
         to=people((*message.mail.to, *message.mail.cc), FEW),
-        files=_files(mail),
+        files=mail.files,
         text=mail.text,
         cut_at=mail.next_offset,
     )
@@ -313,7 +292,6 @@ def letter_reply(entry: Entry, rules: Rules, newer: str = "") -> Reply:
 
 
 def draft_reply(status: str, text: str, id: str = "") -> Reply:
-    """Return what became of a draft."""
     return Reply(text, LetterResult(status=status, sent=False, message=text, draft=id))
 
 

@@ -7,15 +7,16 @@ whole text matches, `message` the error if it does not. `items` is the check of 
 `values` are those that a literal can have.
 
 Types are strict: `true` is no integer, and neither is 1.0. Both servers refuse a message whose texts are not valid
-Unicode before it gets here. The words are Pydantic's, whose models in `tools/models` these checks are generated
-from; tests/properties compares the two.
+Unicode before it gets here. The words are Pydantic's, from whose models of the tools (`models.model_of`) these
+checks are generated; tests/properties compares the two.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from copy import copy
+from typing import Any, Final
 
 from postroom.core.errors import Invalid
 from postroom.core.text import one_line
@@ -27,19 +28,8 @@ Checks = Mapping[str, Check]  # by the argument's name
 Place = tuple[str | int, ...]  # an argument's name, and the number of its item
 
 
-class Parsed:
-    """The arguments of a call as attributes, defaults included; `model_fields_set` names those given."""
-
-    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        self.__dict__.update(values, model_fields_set=frozenset(given))
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401
-
-
-def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> Parsed:
-    """Return the arguments of a call; raise `Invalid`, which names the first problems, if there are any."""
+def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call with their defaults; raise `Invalid`, which names the first problems, if there are any."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, check in checks.items():
@@ -47,21 +37,17 @@ def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> Parsed:
             values[name] = given[name]
             problems += _problems((name,), given[name], check)
         elif "default" in check:
-            values[name] = _fresh(check["default"])
+            values[name] = copy(check["default"])
         else:
             problems.append(f"{_words((name,))} is missing")
     problems += [f"{_words((n,))} is no argument of this tool" for n in given if n not in checks]
     if not problems:
-        return Parsed(values, given)
+        return values
     more = f" and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
     raise Invalid(
         f"{tool}: {'; '.join(problems[:MAX_PROBLEMS])}{more}",
         remedy=f"It takes: {', '.join(checks)}. Nothing was done.",
     )
-
-
-def _fresh(default: object) -> object:
-    return default.copy() if isinstance(default, list | dict) else default
 
 
 def _words(place: Place) -> str:

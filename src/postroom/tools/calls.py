@@ -1,7 +1,7 @@
 """Runs tool calls and reads resources, for the server on stdio (`wire`) and the one over HTTP (`serve`).
 
 A call is a `RunningCall`, whose `step` does the next part of the work in whatever thread the server chooses. A tool
-that waits gives its thread back: `step` then returns how long to wait. Each call leaves one line in the log, whether
+that waits gives its thread back: `step` then returns a `Wait`, of which clients hear as progress. Each call leaves one line in the log, whether
 it succeeds, fails, is cancelled or is interrupted by the server's end.
 """
 
@@ -12,23 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
-from postroom.core.lookalike import MAX_AGENT
-from postroom.core.text import one_line
+from postroom.core.text import MAX_AGENT, one_line
 from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services
 from postroom.tools import protocol
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.table import (
-    CallFinished,
     Contract,
     Pause,
     Reply,
     Result,
     Tool,
     ToolContext,
+    Wait,
     Waiting,
     refusal,
 )
@@ -39,27 +38,14 @@ if TYPE_CHECKING:
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
+PIECE: Final = 1.0  # seconds of waiting after which a call reports progress again
 TELL: Final = "Tell the person what this says."
 
 log = logging.getLogger("postroom")
 T = TypeVar("T")
 
 
-class DeskProvider(Protocol):
-    """Opens the desk when it is first needed."""
-
-    def desk(self) -> Desk:
-        """Return the desk, or raise what is wrong with it."""
-        ...
-
-    def close(self) -> None:
-        """Close it, if it was opened."""
-        ...
-
-
 class NoResource(Exception):
-    """No resource has this address."""
-
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self.uri = uri
@@ -88,11 +74,16 @@ class Calls:
     """The calls of one server."""
 
     def __init__(
-        self, contract: Contract, checks: Mapping[str, Checks], provider: DeskProvider
+        self,
+        contract: Contract,
+        checks: Mapping[str, Checks],
+        desk: Callable[[], Desk],
+        close: Callable[[], None],
     ) -> None:
         self.contract = contract
         self.checks = checks  # of the arguments of each tool, as the served listing has them
-        self.provider = provider
+        self.desk = desk  # returns the desk, opened when it is first needed, or raises what is wrong with it
+        self._close = close  # closes it, if it was opened
         self._tools = {tool.name: tool for tool in contract.tools}
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._running: dict[RunningCall, None] = {}
@@ -102,7 +93,7 @@ class Calls:
 
     def services(self) -> Services:
         """Return the services of the desk, or raise what is wrong with it."""
-        desk = self.provider.desk()
+        desk = self.desk()
         with self._lock:
             if self._services is None:
                 self._services = Services(desk)
@@ -120,9 +111,7 @@ class Calls:
         """Return the result of `resources/list`: the caller's newest letters, if the contract shows letters."""
         call, ids = Call("list_resources", caller_name(caller)), list[str]()
         if "letter" in self._resources:
-            ids = self.run_guarded(
-                lambda: self.provider.desk().calls.newest_letters(call, MAX_RESOURCES)
-            )
+            ids = self.run_guarded(lambda: self.desk().calls.newest_letters(call, MAX_RESOURCES))
         rows = [{"uri": f"letter://{id}", "name": id, "mimeType": "text/plain"} for id in ids]
         return {"resources": rows}
 
@@ -159,17 +148,16 @@ class Calls:
             return
         self._is_unpublished = True  # also for a call that was given up before it began
         with suppress(Exception):  # the desk itself may be what is wrong
-            self.provider.desk().recorder.write(call, error, synced=False)
+            self.desk().recorder.write(call, error, synced=False)
 
     def forget(self, call: RunningCall) -> None:
-        """Forget a call that is answered or abandoned."""
         self._running.pop(call, None)
 
     def publish(self) -> None:
         """Bring the log file up to the ledger."""
         self._is_unpublished = False
         with suppress(Exception):  # the next time writes it; nothing here ends the server
-            self.provider.desk().flush_log()
+            self.desk().flush_log()
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
@@ -179,12 +167,12 @@ class Calls:
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
-                self.provider.desk().recorder.write(call.call, ended, synced=False)
+                self.desk().recorder.write(call.call, ended, synced=False)
         if self._is_unpublished:
             self.publish()
         if self._services:
             self._services.close()
-        self.provider.close()
+        self._close()
 
 
 class RunningCall:
@@ -193,34 +181,42 @@ class RunningCall:
     def __init__(
         self, calls: Calls, tool: Tool, arguments: Mapping[str, Any], caller: Caller
     ) -> None:
-        self._began = time.monotonic()
         self._calls = calls
         self._tool = tool
         self._arguments = arguments
         self._has_begun = False
         self._waiting: Waiting | None = None
-        trace, name = Trace(self._took), caller_name(caller)
+        # A longer wait is cut into pieces.
+        self._waited = 0.0  # seconds of all pieces that were begun
+        self._left = 0.0  # seconds to wait after the piece that was begun last
+        began, name = time.monotonic(), caller_name(caller)
+        trace = Trace(lambda: time.monotonic() - began)
         self.call = Call(tool.name, name, tool.actor, trace, caller.session, caller.named)
 
-    def _took(self) -> float:
-        return time.monotonic() - self._began
-
-    def step(self) -> Reply | Pause:
+    def step(self) -> Reply | Wait:
         """Do the next part of the work: return the answer, or how long to wait for the step after it."""
-        try:
-            step = self._calls.run_guarded(self._next, self.call)
-        except PostroomError as error:
-            return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
-        return self._finish(step) if isinstance(step, Reply) else step
+        if self._left <= 0:
+            try:
+                step = self._calls.run_guarded(self._next, self.call)
+            except PostroomError as error:
+                return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
+            if isinstance(step, Reply):
+                return self._finish(step)
+            if isinstance(step, Wait):
+                return step
+            self._left += step
+        before, piece = self._waited, min(self._left, PIECE)
+        self._waited += piece
+        self._left -= piece
+        return Wait(piece, before)
 
     def _next(self) -> Reply | Pause:
         if self._waiting is None:
             self._has_begun = True
             args = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            account = getattr(args, "account", "")
-            answer = self._tool.function(
-                ToolContext(self._calls.services(), self.call, account), args
-            )
+            account = args.pop("account", "")
+            context = ToolContext(self._calls.services(), self.call, account)
+            answer = self._tool.function(context, **args)
             if isinstance(answer, Reply | Result):
                 return self._tool.reply(answer)
             self._waiting = answer
@@ -232,18 +228,12 @@ class RunningCall:
     def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
         self._calls.forget(self)
         if notify := self._calls.contract.on_call_finished:
+            is_live = False
+            with suppress(PostroomError):  # else the answer says so; nothing can be sent
+                is_live = self._calls.desk().rules.live
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
-                about = CallFinished(
-                    self._tool.name, self._is_live(), reply.refused, error, self._took()
-                )
-                self._calls.run_guarded(lambda: notify(about))
+                self._calls.run_guarded(lambda: notify(self.call, reply, error, is_live))
         return reply
-
-    def _is_live(self) -> bool:
-        try:
-            return self._calls.provider.desk().rules.live
-        except PostroomError:  # the answer says so; nothing can be sent
-            return False
 
     def abandon(self) -> None:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""

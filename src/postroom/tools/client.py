@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import mcp_types as types
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import start_blocking_portal
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-
-class ToolAnswer(NamedTuple):
-    """What a tool answered."""
-
-    text: str
-    values: dict[str, Any]
-    refused: bool
-
-
-class ToolClient:
-    """A client of one server."""
-
-    def __init__(self, client: Client, portal: BlockingPortal) -> None:
-        self._client = client
-        self._portal = portal
-
-    def call(self, tool: str, /, **arguments: object) -> ToolAnswer:
-        """Call a tool and return its answer."""
-        result = self._portal.call(self._client.call_tool, tool, arguments)
-        text = "\n".join(
-            block.text for block in result.content if isinstance(block, types.TextContent)
-        )
-        return ToolAnswer(text, result.structured_content or {}, result.is_error)
+# Calls a tool with these arguments, and returns its text and its values.
+CallTool = Callable[[str, Mapping[str, Any]], tuple[str, dict[str, Any]]]
 
 
 @contextmanager
-def connect(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[ToolClient]:
-    """Start a server by this command, and yield a client of it."""
-    program, *arguments = command
-    server = StdioServerParameters(command=program, args=arguments, env=dict(environment))
+def connect(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[CallTool]:
+    """Start a server by this command, and yield a function that calls its tools."""
+    program, *rest = command
+    server = StdioServerParameters(command=program, args=rest, env=dict(environment))
+    connection = Client(stdio_client(server, errlog=sys.stderr))
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(
-            Client(stdio_client(server, errlog=sys.stderr))
-        ) as client,
+        portal.wrap_async_context_manager(connection) as client,
     ):
-        yield ToolClient(client, portal)
+
+        def call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+            result = portal.call(client.call_tool, tool, dict(arguments))
+            texts = (each.text for each in result.content if isinstance(each, types.TextContent))
+            return "\n".join(texts), result.structured_content or {}
+
+        yield call

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from postroom.core import life
-from postroom.core.errors import Limited, PostroomError
+from postroom.core.errors import Conflict, Limited, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.mail_view import people
 from postroom.core.message import Party, Summary
 from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
-from postroom.desk.compose import Written
+from postroom.desk.proposals import Written
 from postroom.tools.listing import FOLDER
 from postroom.tools.table import MAX_ERROR, Failure, Problem, Reply, Result, ToolContext, in_json
 
@@ -128,7 +128,6 @@ class DocumentTexts(NamedTuple):
     held: Mapping[str, str] = {}
 
     def text(self, name: str, **values: object) -> str:
-        """Return a text with these values in it."""
         return self.texts[name].format(**values)
 
     def head(self, tool: str) -> str:
@@ -136,7 +135,6 @@ class DocumentTexts(NamedTuple):
         return self.heads.get(tool) or self.heads["other"]
 
     def refuse(self, tool: str, error: PostroomError) -> Reply:
-        """Return an error in the document's words."""
         problem = Problem.of(error, tool)
         row = next(row for row in self.errors if row.fits(tool, error))
         text = row.text.format(
@@ -151,7 +149,6 @@ class DocumentTexts(NamedTuple):
 
 
 def load(name: str) -> DocumentTexts:
-    """Return the texts of the document that a contract follows."""
     with open(f"{FOLDER}/{name}.toml", "rb") as file:  # noqa: PTH123
         data = tomllib.load(file)
     errors = [ErrorText(**row) for row in data.pop("errors", ())]
@@ -172,7 +169,8 @@ MCPErrorCode = Literal[
 # The vault has one more: a note that was changed since it was read.
 VaultErrorCode = MCPErrorCode | Literal["conflict"]
 # Wrong arguments are `parse_error` too, as HTTP has 422 for both.
-CODES: Final[Mapping[str, MCPErrorCode]] = {
+CODES: Final[Mapping[str, VaultErrorCode]] = {
+    "conflict": "conflict",
     "invalid_input": "parse_error",
     "not_found": "not_found",
     "permission_denied": "permission_denied",
@@ -198,6 +196,8 @@ def mcp_refusal(tool: str, error: PostroomError, default: MCPErrorCode = "intern
     """Return one of our errors as one of the document's; if it has no code for it, by the default."""
     problem = Problem.of(error, tool)
     details: dict[str, object] = {"remedy": one_line(error.remedy)} if error.remedy else {}
+    if isinstance(error, Conflict) and error.etag:
+        details = {"etag": error.etag, **details}
     if isinstance(error, Limited):
         details["retry_after_seconds"] = round(error.seconds, 1)
     return mcp_error(CODES.get(error.code, default), problem.message, **details)

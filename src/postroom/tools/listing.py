@@ -1,7 +1,7 @@
 """What a server says before any tool is called: its name, its tools and their arguments, read from a file.
 
-The files `contracts/NAME.json` are generated from the contracts and the argument models by
-`make listings` (`python -m postroom.tools.listing`), and committed. So a server starts without Pydantic, and a change of
+The files `contracts/NAME.json` are generated from the contracts by `make listings` (`scripts/listings.py`), and
+committed. So a server starts without Pydantic, and a change of
 what clients see is a change of a file.
 """
 
@@ -61,9 +61,3 @@ def _with_property(tool: dict[str, Any], account: dict[str, Any]) -> dict[str, A
     schema = tool["inputSchema"]
     properties = schema["properties"] | {"account": account}
     return tool | {"inputSchema": schema | {"properties": properties}}
-
-
-if __name__ == "__main__":
-    from postroom.tools.generate import main
-
-    main()

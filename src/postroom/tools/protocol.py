@@ -27,6 +27,7 @@ UNSUPPORTED_VERSION: Final = -32022
 CONNECTION_CLOSED: Final = -32000
 PARSE_ERROR: Final = -32700
 
+MAX_LINE: Final = 16_000_000  # bytes of a message
 MAX_DEPTH: Final = 200  # lists and objects within each other in a message
 
 Id = int | str

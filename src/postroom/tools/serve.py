@@ -18,6 +18,8 @@ import anyio.to_thread
 import click
 import mcp_types as types
 import uvicorn
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -25,15 +27,15 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom import __version__
 from postroom.core.errors import PostroomError
 from postroom.tools.calls import Calls, NoResource, RunningCall, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
-from postroom.tools.table import Reply, Wait
-from postroom.tools.wire import PUBLISH, THREADS, WAIT
+from postroom.tools.table import Reply
+from postroom.tools.wire import PUBLISH, THREADS
 
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
@@ -109,7 +111,6 @@ class Service:
             self.working -= 1
 
     async def _work(self, function: Callable[[], T]) -> T:
-        """Do this in a thread."""
         self.working += 1
         try:
             # Not given up when the client cancels: what was begun is brought to its end.
@@ -153,27 +154,15 @@ class Service:
         return types.CallToolResult.model_validate(reply.content)
 
     async def _answer(self, ctx: Context, call: RunningCall) -> Reply:
-        waited = 0.0
         while not isinstance(step := await self._work(call.step), Reply):
-            if isinstance(step, Wait):
-                await ctx.session.report_progress(step.done, step.total, step.message)
-                await anyio.sleep(step.seconds)
-                continue
-            end = waited + step
-            while waited < end:
-                await ctx.session.report_progress(waited, message="Waiting.")
-                piece = min(end - waited, WAIT)
-                await anyio.sleep(piece)
-                waited += piece
+            await ctx.session.report_progress(step.done, step.total, step.message)
+            await anyio.sleep(step.seconds)
         return step
 
     async def _deliver(self, delivery: Delivery) -> None:
         """Mark a message as read before its answer, since nobody sees an answer leave over HTTP."""
-        try:
+        with delivery:
             await anyio.lowlevel.checkpoint_if_cancelled()  # then nothing will be answered
-        except BaseException:
-            delivery.release()
-            raise
         # By a thread of its own: those of the calls may all be waiting for this very message.
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(delivery.confirm)
@@ -229,49 +218,33 @@ def _has_envelope(ctx: Context) -> bool:
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-MAX_SESSIONS: Final = 20_000
-NO_TOKEN: Final = (401, "A bearer token is needed: `postroom init` has made one.")
-NO_SESSION: Final = (404, "There is no such session.")
+NO_TOKEN: Final = "A bearer token is needed: `postroom init` has made one."  # noqa: S105 - a sentence
 
 
 class BearerAuth:
-    """Lets clients in by their tokens, says whose each is, and keeps each to the sessions that it began."""
+    """Lets clients in by their tokens, and says whose each is; the SDK keeps each to the sessions that it began."""
 
     def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, str]]) -> None:
         self._app = app
         self._tokens = tokens
-        self._sessions: dict[str, str] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, known = Headers(scope=scope), self._tokens()
-        token = _token(headers.get("authorization", ""), known)
-        sessions = headers.getlist("mcp-session-id")
-        # None that we do not know, and not two, of which others would read the other one.
-        is_foreign = len(sessions) > 1 or any(self._sessions.get(one) != token for one in sessions)
-        if token is None or is_foreign:
-            status, error = NO_TOKEN if token is None else NO_SESSION
-            refusal = JSONResponse({"error": error}, status, {"WWW-Authenticate": "Bearer"})
+        known = self._tokens()
+        token = _token(Headers(scope=scope).get("authorization", ""), known)
+        if token is None:
+            refusal = JSONResponse({"error": NO_TOKEN}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
-
-        async def note_session(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._note(Headers(raw=message.get("headers", [])).get("mcp-session-id", ""), token)
-            await send(message)
-
-        reserved = frozenset(agent.casefold() for agent in known.values() if agent)
-        holder = TokenHolder(known[token], reserved)
-        await self._app({**scope, TOKEN_HOLDER: holder}, receive, note_session)
-
-    def _note(self, session: str, token: str) -> None:
-        if session and session not in self._sessions:
-            if len(self._sessions) >= MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[session] = token
+        agent, reserved = (
+            known[token],
+            frozenset(name.casefold() for name in known.values() if name),
+        )
+        user = AuthenticatedUser(AccessToken(token=token, client_id=agent, scopes=[]))
+        holder = TokenHolder(agent, reserved)
+        await self._app({**scope, "user": user, TOKEN_HOLDER: holder}, receive, send)
 
 
 def _token(header: str, known: Mapping[str, str]) -> str | None:

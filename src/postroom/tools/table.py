@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,11 +18,10 @@ from typing import (
     dataclass_transform,
 )
 
-from postroom import __version__
 from postroom.core.errors import Conflict, Limited, PostroomError
+from postroom.core.mail_view import FileView
 from postroom.core.text import one_line
-from postroom.core.values import dataclass
-from postroom.tools import arguments, listing
+from postroom.tools import arguments
 
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
@@ -37,7 +37,7 @@ _REQUIRED: Final = object()
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Result:
+class Result(SimpleNamespace):
     """The values of an answer: fields as in a frozen dataclass, given by keyword.
 
     It is not a dataclass because those generate code: 40 of them add 13 ms to a server's first call, 40 of these
@@ -51,35 +51,31 @@ class Result:
 
     def __init_subclass__(cls, **aliases: str) -> None:
         own = cls.__annotations__
-        cls._fields = tuple(dict.fromkeys((*cls._fields, *own)))
+        cls._fields = (*cls._fields, *own)
         given = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
         cls._field_defaults = {**cls._field_defaults, **given}
         cls._aliases = {**cls._aliases, **aliases}
-        if unknown := aliases.keys() - set(cls._fields):
-            raise TypeError(f"{cls.__name__} has no field {', '.join(unknown)}")
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401 - each field has its type
         whole = {**self._field_defaults, **values}
-        if len(whole) != len(self._fields) or not whole.keys() <= set(self._fields):
-            wrong = sorted(whole.keys() ^ set(self._fields))
-            raise TypeError(f"{type(self).__name__}: missing or unknown: {', '.join(wrong)}")
-        self.__dict__.update(whole)
+        if wrong := whole.keys() ^ set(self._fields):
+            raise TypeError(
+                f"{type(self).__name__}: missing or unknown: {', '.join(sorted(wrong))}"
+            )
+        super().__init__(**{name: whole[name] for name in self._fields})
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
-        return f"{type(self).__name__}({shown})"
-
     def _replace(self, **values: Any) -> Self:  # noqa: ANN401
         """Return a copy with other values for these fields."""
         return type(self)(**{**vars(self), **values})
+
+
+class Fenced(Result):
+    """What others wrote is between `fence` and `end`, which hold the same mark."""
+
+    fence: str = ""
 
 
 def dump(result: Result) -> dict[str, Any]:
@@ -87,14 +83,16 @@ def dump(result: Result) -> dict[str, Any]:
     defaults, aliases = result._field_defaults, result._aliases  # noqa: SLF001
     return {
         aliases.get(name, name): _dumped(value)
-        for name in result._fields
-        if (value := getattr(result, name)) != defaults.get(name, _REQUIRED)
+        for name, value in vars(result).items()
+        if value != defaults.get(name, _REQUIRED)
     }
 
 
 def _dumped(value: object) -> object:
     if isinstance(value, Result):
         return dump(value)
+    if isinstance(value, FileView):
+        return value._asdict()
     return list(map(_dumped, value)) if isinstance(value, tuple) else value
 
 
@@ -120,35 +118,31 @@ class Reply(NamedTuple):
     delivery: Delivery | None = None  # counts as read once the answer was written out
 
     @property
-    def values(self) -> dict[str, Any]:
-        """The result as JSON."""
-        return dump(self.result)
-
-    @property
     def content(self) -> dict[str, Any]:
         """The answer as MCP's result of `tools/call`."""
         return {
             "content": [{"type": "text", "text": self.text}],
-            "structuredContent": self.values,
+            "structuredContent": dump(self.result),
             "isError": self.refused,
         }
 
 
 class Wait(NamedTuple):
-    """How long to wait for work of ours, and how far that work is."""
+    """How long to wait, and how far a call is; `total` is known of work of ours, not of time or a person."""
 
     seconds: float
-    done: int
-    total: int
-    message: str
+    done: float
+    total: float | None = None
+    message: str = "Waiting."
 
 
 # What a tool returns: an answer, or values that its row puts into words.
 Answer = Reply | Result
-# A tool that waits yields how many seconds, and is resumed afterwards; it holds no thread meanwhile.
+# A tool that waits yields how many seconds or, for work of ours, how far that is. It is resumed afterwards, and
+# holds no thread meanwhile.
 Pause = float | Wait
 Waiting = Generator[Pause, None, Answer]
-Function = Callable[[ToolContext, Any], Answer | Waiting]
+Function = Callable[..., Answer | Waiting]
 
 
 def in_json(result: Result) -> Reply:
@@ -170,33 +164,30 @@ def waiting_for(
             yield pause(step)
 
 
-class Hints(NamedTuple):
-    """What a tool may do, as MCP's annotations say it."""
+# What a tool may do, as MCP's annotations. The protocol's defaults are left out: a tool may write, and writing again
+# does more. For a tool that only reads, the hints about writing mean nothing.
+Hints = Mapping[str, bool]
+READS: Final[Hints] = {"readOnlyHint": True, "openWorldHint": False}
+CHANGES: Final[Hints] = {"destructiveHint": False, "openWorldHint": False}
+SETS: Final[Hints] = {"destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+REPLACES: Final[Hints] = {"destructiveHint": True, "idempotentHint": True, "openWorldHint": False}
+REMOVES: Final[Hints] = {"destructiveHint": True, "openWorldHint": False}
+SENDS: Final[Hints] = {"destructiveHint": False, "openWorldHint": True}
+ASKS: Final[Hints] = {"destructiveHint": False, "idempotentHint": True, "openWorldHint": True}
 
-    read_only: bool = False
-    destructive: bool = False
-    idempotent: bool = False
-    open_world: bool = False
 
+class Tool(NamedTuple):
+    """One row: the function's name is the tool's, its docstring the tool's description.
 
-READS: Final = Hints(read_only=True, idempotent=True)
-
-
-@dataclass(frozen=True)
-class Tool:
-    """One row: the function's name is the tool's, and its docstring what agents are told.
-
-    The model of its arguments is the one that annotates the function's second parameter.
+    The function takes a `ToolContext`, and the tool's arguments as keyword parameters.
     """
 
     function: Function
     title: str
     result: type[Result]
     hints: Hints
-    contract: str  # whose listing has its arguments
-    whole: bool = False  # whether its schema lists empty defaults, as its document does
     actor: str = MAIL  # as the log names it
-    shape: Callable[[Result], Reply] = in_json  # puts values into words
+    shape: Callable[..., Reply] = in_json  # puts values into words
     dashed: bool = False  # whether its name has dashes for underscores
     invalid: str = ""  # what an error about its arguments begins with
 
@@ -206,20 +197,11 @@ class Tool:
         name = self.function.__name__
         return name.replace("_", "-") if self.dashed else name
 
-    @property
-    def checks(self) -> arguments.Checks:
-        """What its contract enforces of its arguments, by their names."""
-        checks: arguments.Checks = listing.load(self.contract)["arguments"][self.name]
-        return checks
+    def parse(self, given: Mapping[str, Any], checks: arguments.Checks) -> dict[str, Any]:
+        """Return the arguments with their defaults; raise `Invalid`, which says what is wrong with them.
 
-    def parse(
-        self, given: Mapping[str, Any], checks: arguments.Checks | None = None
-    ) -> arguments.Parsed:
-        """Return the arguments as values; raise `Invalid`, which says what is wrong with them.
-
-        `checks` are those of the listing that is served, if it has a choice of accounts.
+        `checks` are those of the listing that is served, which may have a choice of accounts.
         """
-        checks = self.checks if checks is None else checks
         return arguments.parse(f"{self.invalid}{self.name}", checks, given)
 
     def reply(self, answer: Answer) -> Reply:
@@ -274,25 +256,6 @@ def refusal(_tool: str, error: PostroomError) -> Reply:
     return Reply(text, Failure(error=values), refused=True)
 
 
-class CallFinished(NamedTuple):
-    """A call that was answered."""
-
-    tool: str
-    live: bool
-    refused: bool
-    error: PostroomError | None
-    seconds: float
-
-
-class About(NamedTuple):
-    """What a server says of itself."""
-
-    name: str = "postroom"
-    version: str = __version__
-    title: str = "Postroom"
-    description: str | None = None
-
-
 class Contract(NamedTuple):
     """What one server shows. Its listing is in the file that `listing.load(name)` reads."""
 
@@ -300,7 +263,11 @@ class Contract(NamedTuple):
     instructions: str
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
-    about: About = About()
+    server: Mapping[str, str] = {"name": "postroom", "title": "Postroom"}  # what it says of itself
     accounts: bool = True  # whether a tool has `account` where there are several
+    whole: bool = (
+        False  # whether schemas list defaults that are false or null, as its document does
+    )
     refuse: Callable[[str, PostroomError], Reply] = refusal
-    on_call_finished: Callable[[CallFinished], None] | None = None
+    # Called with each call that was answered, its answer, its error, and whether the desk is live.
+    on_call_finished: Callable[[Call, Reply, PostroomError | None, bool], None] | None = None

@@ -17,18 +17,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom import __version__
 from postroom.tools import protocol
-from postroom.tools.protocol import Caller, Incoming, InvalidMessage, ProtocolError
-from postroom.tools.streams import MAX_LINE, Output, release
-from postroom.tools.workers import Workers
+from postroom.tools.protocol import MAX_LINE, Caller, Incoming, InvalidMessage, ProtocolError
 
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
     from postroom.tools.calls import Calls, RunningCall
-    from postroom.tools.table import Pause
+    from postroom.tools.stdio import Output
+    from postroom.tools.table import Wait
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
@@ -36,7 +36,6 @@ MAX_QUEUED: Final = 32_000_000  # bytes of calls that are not begun, above which
 PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 QUIET: Final = 0.05  # seconds without a message after which the server imports what calls need
 BUSY: Final = 0.02  # seconds between two looks at whether calls have ended
-WAIT: Final = 1.0  # seconds of waiting after which a call reports progress again
 
 Params = dict[str, Any]
 log = logging.getLogger("postroom")
@@ -54,9 +53,6 @@ class OpenRequest:
         self.is_cancelled = False
         self.call: RunningCall | None = None
         self.turn = threading.Lock()  # held by the worker that is at work on the call
-        # A longer wait is cut into pieces, and at each of them progress is reported.
-        self.waited = 0.0  # seconds of all pieces that were begun
-        self.left = 0.0  # seconds to wait after the piece that was begun last
         self.is_busy = True  # whether the call waits for work of ours, not for time or a person
 
 
@@ -74,12 +70,10 @@ class Server:
         self._making = threading.Lock()
         self._output = output
         self._agent = agent  # the client's name as the person gave it; else its own counts
-        self._lock = threading.Lock()  # for the next four
+        self._lock = threading.Lock()  # for the next three
         self._open: dict[OpenRequest, None] = {}
-        self._by_key: dict[protocol.Id, OpenRequest] = {}  # the newest of each id
         self._queued: dict[OpenRequest, Callable[[], RunningCall]] = {}  # calls that are not begun
         self._queued_bytes = 0
-        self._held: list[OpenRequest] = []  # those of them that wait for the client to read
         self._is_publishing = self._is_preparing = self._is_initialized = False
         self._received = 0
         self._has_envelopes: bool | None = None  # the era, which the first request decides
@@ -100,11 +94,6 @@ class Server:
         }
 
     @property
-    def methods(self) -> set[str]:
-        """The methods that it serves, of both eras."""
-        return set(self._methods)
-
-    @property
     def is_congested(self) -> bool:
         """Whether the client must be served before more is read from it."""
         is_behind = len(self._open) > MAX_OPEN or self._queued_bytes > MAX_QUEUED
@@ -123,19 +112,20 @@ class Server:
             if message is not None and message.id is None:
                 self._take_notification(message)
             elif message is not None and message.id is not None:
-                self._open_request(OpenRequest(message.id, message, len(line)), message)
+                request = OpenRequest(message.id, message, len(line))
+                with self._lock:
+                    self._open[request] = None
+                self._respond(request, lambda: self._handle(request, message))
         except InvalidMessage as wrong:
             if wrong.id is not None:
                 self._refuse(wrong.id, protocol.INVALID_REQUEST, "Invalid message")
         except Exception as bug:  # noqa: BLE001 - no message ends the server
             log.error("%s at a message", type(bug).__name__)  # noqa: TRY400
 
-    def _open_request(self, request: OpenRequest, message: Incoming) -> None:
-        with self._lock:
-            self._open[request] = None
-            self._by_key[request.key] = request
+    def _respond(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
+        """Answer a request with the result of a job, unless it has none yet, or with the error that it raises."""
         try:
-            result = self._handle(request, message)
+            result = job()
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._answer_error(request, error)
         else:
@@ -170,7 +160,9 @@ class Server:
             self._is_initialized |= protocol.fits(params, protocol.INITIALIZED)
         elif message.method == "notifications/cancelled":
             id = params.get("requestId")
-            request = self._by_key.get(_key(id)) if protocol.is_id(id) else None
+            key = _key(id) if protocol.is_id(id) else None
+            with self._lock:  # the newest of this id
+                request = next((each for each in reversed(self._open) if each.key == key), None)
             if request is not None:
                 request.is_cancelled = True
                 self._forget(request)
@@ -198,16 +190,14 @@ class Server:
     ) -> None:
         if self._forget(request):
             self._output.send({"jsonrpc": "2.0", "id": request.id, **answer}, delivery)
-        else:  # it is cancelled, or the server ends
-            release(delivery)
+        elif delivery is not None:  # it is cancelled, or the server ends
+            delivery.release()
 
     def _forget(self, request: OpenRequest) -> bool:
         """Drop a request that is answered or cancelled; return whether it was open."""
         with self._lock:
             was_open = request in self._open
             self._open.pop(request, None)
-            if self._by_key.get(request.key) is request:
-                del self._by_key[request.key]
             was_full = len(self._open) == MAX_OPEN
         if was_full:
             self._output.wake_reader()
@@ -257,23 +247,15 @@ class Server:
 
     def _list_resources(self, request: OpenRequest, params: Params) -> None:
         caller = self._caller(params)
-        self._submit(
-            request,
-            lambda: self._answer(request, self._get_calls().list_resources(caller)),
-        )
+        self._submit(request, lambda: self._get_calls().list_resources(caller))
 
     def _read_resource(self, request: OpenRequest, params: Params) -> None:
         uri, caller = params["uri"], self._caller(params)
-        self._submit(
-            request, lambda: self._answer(request, self._get_calls().read_resource(uri, caller))
-        )
+        self._submit(request, lambda: self._get_calls().read_resource(uri, caller))
 
     def _call_tool(self, request: OpenRequest, params: Params) -> None:
-        name, arguments, caller = (
-            params["name"],
-            params.get("arguments") or {},
-            self._caller(params),
-        )
+        name, caller = params["name"], self._caller(params)
+        arguments = params.get("arguments") or {}
         with self._lock:
             self._queued[request] = lambda: self._get_calls().begin(name, arguments, caller)
             self._queued_bytes += request.size
@@ -282,8 +264,7 @@ class Server:
     def _begin(self, request: OpenRequest) -> None:
         """Begin a call that is queued, unless it is begun."""
         if self._output.is_full and not request.is_cancelled:  # nor would its answer be read
-            self._held.append(request)
-            return
+            return  # `resume` begins it
         with self._lock:
             start = self._queued.pop(request, None)
             was_behind = self._queued_bytes > MAX_QUEUED
@@ -294,22 +275,19 @@ class Server:
             request.call = start()
             self._step(request)
 
-    def _submit(self, request: OpenRequest, job: Callable[[], None]) -> None:
-        """Have a worker do a job that answers a request; an error that it raises is the answer, too."""
+    def _submit(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
 
-        def answer() -> None:
-            try:
-                job()
-            except Exception as error:  # noqa: BLE001 - every request is answered
-                self._answer_error(request, error)
+        def respond() -> None:
+            self._respond(request, job)
             self._publish_later()
 
-        self.workers.submit(answer)
+        self.workers.submit(respond)
 
     def resume(self) -> None:
         """Begin the calls that were held back while the client did not read."""
-        held, self._held = self._held, []
-        for request in held:
+        with self._lock:
+            queued = list(self._queued)
+        for request in queued:
             self._submit(request, partial(self._begin, request))
 
     def _step(self, request: OpenRequest) -> None:
@@ -322,41 +300,31 @@ class Server:
             call = request.call
             if call is None:
                 return
-            is_due = request.left <= 0 and not request.is_cancelled
-            step = call.step() if is_due else 0.0
+            step = None if request.is_cancelled else call.step()
             if isinstance(step, Reply):
-                request.call = None
                 self._answer(request, step.content, step.delivery)
-            elif request.is_cancelled:
-                request.call = None
+            elif step is None or request.is_cancelled:
                 call.abandon()
             else:
                 self._wait(request, step)
                 return
+            request.call = None
             self._publish_later()
         finally:
             request.turn.release()
 
-    def _wait(self, request: OpenRequest, pause: Pause) -> None:
+    def _wait(self, request: OpenRequest, wait: Wait) -> None:
         """Report how far a call is, and go on with it later."""
-        request.is_busy = not isinstance(pause, float)
-        if not isinstance(pause, float):
-            delay = pause.seconds
-            self._report(request, progress=pause.done, total=pause.total, message=pause.message)
-        else:
-            request.left += pause
-            delay = min(request.left, WAIT)
-            if delay > 0:
-                self._report(request, progress=request.waited, message="Waiting.")
-            request.left -= delay
-            request.waited += delay
-        self.workers.submit(partial(self._step, request), delay)
-
-    def _report(self, request: OpenRequest, **progress: float | str) -> None:
-        if request.progress_token is None or self._output.unwritten:
-            return  # a client that is behind with reading does without
-        params = {"progressToken": request.progress_token, **progress}
-        self._output.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        request.is_busy = wait.total is not None
+        # A client that is behind with reading does without progress.
+        if request.progress_token is not None and not self._output.unwritten:
+            params: Params = {"progressToken": request.progress_token, "progress": wait.done}
+            params |= {} if wait.total is None else {"total": wait.total}
+            params |= {"message": wait.message}
+            self._output.send(
+                {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            )
+        self.workers.submit(partial(self._step, request), wait.seconds)
 
     def _publish_later(self) -> None:
         """Have the log file show what the ledger has, a moment later and for all calls until then."""
@@ -405,3 +373,67 @@ def _key(id: protocol.Id) -> protocol.Id:
         with suppress(ValueError):
             return int(id)
     return id
+
+
+class Workers:
+    """Runs jobs in a few threads, each job at its time."""
+
+    def __init__(self, max_threads: int) -> None:
+        self._max_threads = max_threads
+        self._jobs: list[tuple[float, int, Callable[[], None]]] = []
+        self._lock = threading.Lock()
+        self._submitted_job = threading.Condition(self._lock)
+        self._ended_job = threading.Condition(self._lock)
+        self._submitted = self._threads = self._idle = self._working = 0
+        self._is_stopped = False
+
+    def submit(self, job: Callable[[], None], delay: float = 0.0) -> None:
+        """Run a job after so many seconds. Jobs that are due at once run in the order of submission."""
+        with self._lock:
+            # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
+            if len(self._jobs) >= self._idle and self._threads < self._max_threads:
+                try:
+                    threading.Thread(target=self._run, daemon=True).start()
+                    self._threads += 1
+                except RuntimeError:  # the system allows no more threads
+                    if not self._threads:
+                        raise
+            self._submitted += 1
+            heappush(self._jobs, (time.monotonic() + delay, self._submitted, job))
+            self._submitted_job.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+                while not self._is_due():
+                    if self._is_stopped:
+                        return
+                    self._submitted_job.wait(
+                        self._jobs[0][0] - time.monotonic() if self._jobs else None
+                    )
+                self._idle -= 1
+                self._working += 1
+                _, _, job = heappop(self._jobs)
+            try:
+                job()
+            except Exception as bug:  # noqa: BLE001 - one job must not end the others
+                log.error("%s in a job", type(bug).__name__)  # noqa: TRY400 - its text may be a mail's
+            with self._lock:
+                self._working -= 1
+                self._ended_job.notify_all()
+
+    def _is_due(self) -> bool:
+        return bool(self._jobs) and self._jobs[0][0] <= time.monotonic()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until no job is at work or due, but not longer than that."""
+        with self._lock:
+            self._ended_job.wait_for(lambda: not self._working and not self._is_due(), seconds)
+
+    def stop(self) -> None:
+        """Drop the jobs that are not at work, and let the threads end."""
+        with self._lock:
+            self._is_stopped = True
+            self._jobs.clear()
+            self._submitted_job.notify_all()

@@ -1,4 +1,4 @@
-"""Arguments of a call: defaults, refusals, and the names that were given."""
+"""Arguments of a call: defaults and refusals."""
 
 import pytest
 
@@ -23,15 +23,19 @@ def refused(**given: object) -> str:
 
 def test_defaults_are_filled_in_and_each_call_has_its_own() -> None:
     first, second = parse("send", CHECKS, {"to": ["a"]}), parse("send", CHECKS, {"to": ["a"]})
-    assert (first.limit, first.status, first.cc, first.set) == (20, "ready", [], {})
-    first.cc.append("b")
-    first.set["x"] = 1
-    assert (second.cc, second.set) == ([], {})
+    assert first == {"to": ["a"], "cc": [], "set": {}, "limit": 20, "status": "ready"}
+    first["cc"].append("b")
+    first["set"]["x"] = 1
+    assert (second["cc"], second["set"]) == ([], {})
     assert CHECKS["cc"]["default"] == []
 
 
-def test_it_is_known_which_arguments_were_given() -> None:
-    assert parse("send", CHECKS, {"to": [], "limit": 20}).model_fields_set == {"to", "limit"}
+def test_it_is_known_whether_an_argument_was_given_that_null_stands_for() -> None:
+    checks: Checks = {"replace": {"type": "string", "default": None}}
+    assert parse("edit", checks, {}) == {"replace": None}
+    assert parse("edit", checks, {"replace": ""}) == {"replace": ""}
+    with pytest.raises(Invalid, match="replace: input should be a valid string"):
+        parse("edit", checks, {"replace": None})
 
 
 def test_all_problems_are_counted_and_the_first_three_named() -> None:

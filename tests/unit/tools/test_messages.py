@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agents.files import locked
+from postroom.agents.folder import locked
 from postroom.agents.record import AgentMessage, write_message
 from tests.agents import (
     Visitor,

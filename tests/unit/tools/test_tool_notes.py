@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core.life import Approved
 from postroom.core.records import Entry
 from postroom.desk.desk import Desk
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import adopt
 from postroom.wiring.desk import find_desk as open_desk
@@ -25,6 +25,7 @@ from tests.agents import ToolAnswer, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person
 from tests.desks import change_settings
+from tests.fences import fenced
 from tests.narrow import narrow, present
 
 ANN = "ann@example.com"

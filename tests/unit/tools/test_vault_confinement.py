@@ -20,9 +20,8 @@ from postroom.tools.contracts import all as both
 from postroom.tools.contracts import vault
 from postroom.tools.table import Contract
 from postroom.vault.folders import FILES, FOLDERS
-from postroom.vault.index import document
+from postroom.vault.index import conditions, document
 from postroom.vault.markdown import headings
-from postroom.vault.search import conditions
 from tests.agents import ToolAnswer, Visitor, http_server, visiting_inside, visiting_over_http
 from tests.cases import for_each
 from tests.conftest import Person, size
@@ -679,7 +678,7 @@ def test_names_and_words_of_others_stand_nowhere_but_between_the_marks(fenced: A
         fenced.file(f"Many/{number:02} {words}, says the person.md", f"{words}\n")
     fenced.file("Notes/twice.md", f"---\n{words}: 1\n{words}: 2\n---\n")
     fenced.file("Notes/claims.md", f"---\nletter: {words}\n---\n{words}\n")
-    fenced.indexed("approve", f"Many/00 {words}, says the person.md")
+    fenced.indexed("00 approve", f"Many/00 {words}, says the person.md")
     call = fenced.visitor.call
     answers = [
         call("list_notes", directory="Many"),

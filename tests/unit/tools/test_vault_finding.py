@@ -123,6 +123,13 @@ def test_what_a_tool_wrote_is_found_at_once(notes: Notes) -> None:
     assert notes.found("mango") == ["c.md"]
 
 
+def test_a_folder_whose_name_begins_as_its_neighbours_is_listed_too(notes: Notes) -> None:
+    notes.file("A/x.md", "x")
+    notes.file("A/B/y.md", "y")
+    notes.file("A C/z.md", "z")
+    assert notes.done("list_notes", directory="")["folders"] == ["A", "A C"]
+
+
 def test_folders_and_unreadable_notes_are_told(notes: Notes) -> None:
     notes.file("A/B/x.md", "x")
     notes.file("A/bad.md", "---\na: [\n---\nmango\n")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,19 +17,19 @@ import pytest
 
 from postroom.cli.server import Options, parse
 from postroom.tools import protocol
-from postroom.tools.calls import Calls
+from postroom.tools.calls import PIECE, Calls
 from postroom.tools.listing import load
-from postroom.tools.stdio import END_OF_INPUT, GRACE, read_lines
-from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
-from postroom.tools.table import Failure, Reply
+from postroom.tools.protocol import MAX_LINE
+from postroom.tools.stdio import END_OF_INPUT, GRACE, MAX_UNREAD, LineBuffer, Output, read_lines
+from postroom.tools.table import CHANGES, Contract, Failure, Reply, Tool, ToolContext, Wait
 from postroom.tools.wire import (
     MAX_OPEN,
     MAX_QUEUED,
     PUBLISH,
     THREADS,
     Server,
+    Workers,
 )
-from postroom.tools.workers import Workers
 from tests.agents import Wire, wait_for_line
 from tests.cases import for_each
 from tests.conftest import Person
@@ -269,7 +269,7 @@ def test_a_server_without_streams_says_so(person: Person) -> None:
 def test_other_code_neither_eats_nor_adds_messages(person: Person) -> None:
     """It has no input, and what it or its children print goes to standard error."""
     code = (
-        "import os, sys; from postroom.tools.streams import take_streams;"
+        "import os, sys; from postroom.tools.stdio import take_streams;"
         "incoming, outgoing = take_streams();"
         "print('printed', repr(sys.stdin.read()), flush=True);"
         "os.system('cat; echo child');"
@@ -425,13 +425,20 @@ class Waiting:
 
     def __init__(self, *waits: float) -> None:
         self._waits = iter(waits)
+        self._left = 0.0
         self.steps: list[float] = []
         self.abandoned = threading.Event()
 
-    def step(self) -> Reply | float:
-        self.steps.append(time.monotonic())
-        wait = next(self._waits, None)
-        return Reply("done", Failure(error={})) if wait is None else wait
+    def step(self) -> Reply | Wait:
+        if self._left <= 0:
+            self.steps.append(time.monotonic())
+            wait = next(self._waits, None)
+            if wait is None:
+                return Reply("done", Failure(error={}))
+            self._left = wait
+        piece = min(self._left, PIECE)
+        self._left -= piece
+        return Wait(piece, 0.0)
 
     def abandon(self) -> None:
         self.abandoned.set()
@@ -458,10 +465,9 @@ class WaitingCalls:
 
 
 @contextmanager
-def serve_calls(*calls: Waiting) -> Iterator[tuple[Callable[..., None], Callable[[], Any]]]:
+def serve_calls(made: Any) -> Iterator[tuple[Callable[..., None], Callable[[], Any]]]:
     """Yield functions to send a message to a server with these calls, and to read its next one."""
     reading, writing = os.pipe()
-    made: Any = WaitingCalls(*calls)
     server = Server(load("all"), lambda: made, Output(writing), "")
     server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
     with os.fdopen(reading, "rb") as stream:
@@ -481,7 +487,7 @@ class Blocked(Waiting):
         super().__init__()
         self._begun, self._may_end = begun, may_end
 
-    def step(self) -> Reply | float:
+    def step(self) -> Reply | Wait:
         self._begun.release()
         assert self._may_end.wait(30)
         return super().step()
@@ -552,13 +558,25 @@ CALL: dict[str, Any] = {"name": "letter_status", "_meta": {"progressToken": "t"}
 
 
 def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
-    call = Waiting(1.2)
-    with serve_calls(call) as (send, read):
+    steps: list[float] = []
+
+    def letter_status(_: ToolContext) -> Generator[float, None, Failure]:
+        steps.append(time.monotonic())
+        yield 1.2
+        steps.append(time.monotonic())
+        return Failure(error={})
+
+    def no_desk() -> Any:
+        return None
+
+    tool = Tool(letter_status, "Rest", Failure, CHANGES)
+    calls = Calls(Contract("all", "", (tool,)), {tool.name: {}}, no_desk, lambda: None)
+    with serve_calls(calls) as (send, read):
         send(id=1, method="tools/call", params=CALL)
         told = [read(), read()]
         assert read()["id"] == 1
     assert [each["params"]["progress"] for each in told] == [0.0, 1.0]
-    began, ended = call.steps
+    began, ended = steps
     assert ended - began >= 1.2
 
 
@@ -577,7 +595,7 @@ def test_the_log_is_published_after_a_call_that_has_waited() -> None:
 
 def test_an_id_that_was_cancelled_as_text_is_the_number() -> None:
     call = Waiting(60.0)
-    with serve_calls(call) as (send, read):
+    with serve_calls(WaitingCalls(call)) as (send, read):
         send(id=7, method="tools/call", params=CALL)
         read()
         send(method="notifications/cancelled", params={"requestId": "7"})
@@ -588,7 +606,7 @@ def test_of_two_requests_with_one_id_the_newer_one_is_cancelled_and_the_older_on
     None
 ):
     older, newer = Waiting(0.2), Waiting(60.0)
-    with serve_calls(older, newer) as (send, read):
+    with serve_calls(WaitingCalls(older, newer)) as (send, read):
         send(id=1, method="tools/call", params=CALL)
         read()
         send(id=1, method="tools/call", params=CALL)
@@ -601,7 +619,7 @@ def test_of_two_requests_with_one_id_the_newer_one_is_cancelled_and_the_older_on
 
 def test_every_method_of_the_protocol_is_served() -> None:
     server = Server(load("all"), no_calls, Output(2), "")
-    assert server.methods == {*protocol.HANDSHAKE_METHODS, *protocol.ENVELOPE_METHODS}
+    assert set(server._methods) == {*protocol.HANDSHAKE_METHODS, *protocol.ENVELOPE_METHODS}
 
 
 def test_a_client_that_never_reads_cannot_keep_a_signal_waiting(person: Person) -> None:

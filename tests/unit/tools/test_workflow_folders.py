@@ -3,6 +3,7 @@
 import hashlib
 
 from postroom.tools.contracts.postroom import CONTRACT
+from postroom.tools.listing import load
 from postroom.vault.folders import FILES, FOLDERS
 from tests.agents import Wire
 from tests.conftest import Person
@@ -46,7 +47,7 @@ def test_every_tool_with_every_spelling_of_the_folders_and_of_approval_changes_n
     before = state_of(robin, letter)
     asked = []
     for tool in CONTRACT.tools:
-        fields = tool.checks
+        fields = load("postroom")["arguments"][tool.name]
         known = {"id": mail, "part": "2", "body": "x", "destination": "Later", "label": "Later"}
         needed = {name: known.get(name, "x") for name, check in fields.items() if "default" not in check}  # fmt: skip
         if "to" in needed:

@@ -1,34 +1,34 @@
-"""The contract `approval`: an email server whose sends wait for a file in `Approved/`.
+"""The contract `approval`: an email server that sends only what a file in `Approved/` approves.
 
-Names, schemas, texts and the order of checks are those of two documents that clients were written
-from, a data model and its tool contracts. The rules are the desk's, as everywhere.
+Clients were written from two documents, which fix names, schemas, texts and the order of checks. The rules about
+letters are the desk's, as in every contract.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from postroom.core import life
 from postroom.core.address import Address
+from postroom.core.audit import redact_address as redacted
 from postroom.core.errors import Denied, NotFound
 from postroom.core.letter import MAX_SUBJECT
 from postroom.core.mail_view import cut
 from postroom.core.message import Summary
 from postroom.core.records import Entry
-from postroom.core.redaction import address as redacted
 from postroom.core.text import one_line
-from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import Proposal, Written
 from postroom.tools import documents, table
 from postroom.tools.documents import Outcome, minutes, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools import models
+    from pydantic import Field
+
+    from postroom.tools.models import Body, GmailId, Query, Subject
 
 DOCUMENT: Final = documents.load("approval")
-ONCE: Final = Proposal(refuse_if_sent=True)
+REFUSE_IF_SENT: Final = Proposal(refuse_if_sent=True)
 MAX_SNIPPET: Final = 200
 
 
@@ -43,26 +43,32 @@ class EmailResult(table.Result):
 
 
 class EmailResults(table.Result):
-    """Mails, newest first."""
-
     emails: tuple[EmailResult, ...]
     notes: tuple[str, ...] = ()
 
 
 class Unapproved(Denied):
-    """There is no approval for it; the message is the document's."""
+    """A letter without an approval; the message is the document's."""
 
 
 class InvalidThread(NotFound):
-    """There is no such thread; the message is the document's."""
+    """A thread that does not exist; the message is the document's."""
 
 
-def search_email(context: table.ToolContext, args: models.SearchEmailRequest) -> table.Reply:
+def search_email(
+    context: table.ToolContext,
+    *,
+    query: Annotated[
+        Query,
+        "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')",
+    ],
+    max_results: Annotated[int, Field(ge=1, le=50), "Maximum number of results to return"] = 5,
+) -> table.Reply:
     """Search emails with Gmail's query language. Read-only: allowed in every mode."""
     page = context.services.mailbox.search(
-        context.call, context.account, args.query, limit=args.max_results, cursor=""
+        context.call, context.account, query, limit=max_results, cursor=""
     )
-    query, emails = one_line(args.query), tuple(map(_email, page.items))
+    query, emails = one_line(query), tuple(map(_email, page.items))
     rows = [DOCUMENT.text("found", count=len(emails), query=query)]
     for number, (email, item) in enumerate(zip(emails, page.items, strict=True), 1):
         rows.append(
@@ -75,7 +81,9 @@ def search_email(context: table.ToolContext, args: models.SearchEmailRequest) ->
 
 
 def _email(summary: Summary) -> EmailResult:
-    from email.utils import format_datetime  # 5 ms, and only a search needs it
+    from email.utils import (
+        format_datetime,
+    )  # imported here: it takes 5 ms, and only a search needs it
 
     return EmailResult(
         message_id=summary.id,
@@ -88,9 +96,15 @@ def _email(summary: Summary) -> EmailResult:
     )
 
 
-def draft_email(context: table.ToolContext, args: models.DraftEmailRequest) -> table.Reply:
+def draft_email(
+    context: table.ToolContext,
+    *,
+    to: Annotated[str, "Recipient email address"],
+    subject: Annotated[Subject, "Email subject line"],
+    body: Annotated[Body, "Plain text email body"],
+) -> table.Reply:
     """Keep an email as a draft; it is not sent."""
-    desk, written = context.desk, _written(context, args)
+    desk, written = context.desk, Written((Address.parse(to),), subject, body)
     if not desk.rules.live:
         return _rehearsed(context, written, "Draft logged but not created")
     draft = context.services.mailbox.draft(context.call, desk.composer.letter(written))
@@ -98,46 +112,53 @@ def draft_email(context: table.ToolContext, args: models.DraftEmailRequest) -> t
     return outcome(DOCUMENT.text("drafted", id=draft.id), draft_id=draft.id)
 
 
-def send_email(context: table.ToolContext, args: models.SendEmailRequest) -> table.Waiting:
+def send_email(
+    context: table.ToolContext,
+    *,
+    to: Annotated[str, "Recipient email address"],
+    subject: Annotated[Subject, "Email subject line"],
+    body: Annotated[Body, "Plain text email body"],
+) -> table.Waiting:
     """Send an email. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, written = context.desk, _written(context, args)
+    desk, written = context.desk, Written((Address.parse(to),), subject, body)
     if not desk.rules.live:
         return _rehearsed(context, written, "Send logged but not executed")
     letter = desk.composer.letter(written)
-    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
-    to = f"sending to {redacted(written.to[0].spec)}"
-    unapproved = DOCUMENT.text("unapproved", what=to, type="email_send")
-    return _outcome(desk, entry, "Email", unapproved, "send_email")
+    entry = yield from desk.calls.posting(context.call, letter, REFUSE_IF_SENT, slips=True)
+    what = f"sending to {redacted(written.to[0].spec)}"
+    unapproved = DOCUMENT.text("unapproved", what=what, type="email_send")
+    return _send_reply(desk, entry, "Email", unapproved, "send_email")
 
 
-def reply_email(context: table.ToolContext, args: models.ReplyEmailRequest) -> table.Waiting:
+def reply_email(
+    context: table.ToolContext,
+    *,
+    thread_id: Annotated[GmailId, "Gmail thread ID to reply to"],
+    message_id: Annotated[GmailId, "Gmail message ID to reply to (for correct threading headers)"],
+    body: Annotated[Body, "Plain text reply body"],
+) -> table.Waiting:
     """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, thread = context.desk, documents.shown_id(args.thread_id)
+    desk, thread = context.desk, documents.shown_id(thread_id)
     if not desk.rules.live:
         desk.calls.rehearse(context.call, None, thread=thread)
-        return outcome(DOCUMENT.text("rehearsed_reply", thread=thread, length=len(args.body)))
+        return outcome(DOCUMENT.text("rehearsed_reply", thread=thread, length=len(body)))
     unapproved = DOCUMENT.text(
         "unapproved", what=f"replying to thread {thread}", type="email_reply"
     )
     try:
-        message_id, envelope = context.services.mailbox.answer(
-            context.account, id=args.message_id, thread=args.thread_id, everyone=False
+        answered, envelope = context.services.mailbox.answer(
+            context.account, id=message_id, thread=thread_id, everyone=False
         )
     except NotFound:
-        # The documents check the approval first, then the budget, then the thread.
-        if not desk.calls.is_reply_approved(context.call, args.thread_id):
+        # The documents check the approval first, then the budget, and the thread last.
+        if not desk.calls.is_reply_approved(context.call, thread_id):
             raise Unapproved(unapproved) from None
         desk.calls.refuse_over_budget()
         raise InvalidThread(DOCUMENT.text("no_thread", thread=thread)) from None
-    written = Written(envelope.to, envelope.subject, args.body, envelope.cc, answers=message_id)
+    written = Written(envelope.to, envelope.subject, body, envelope.cc, answers=answered)
     letter = desk.composer.letter(written)
-    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
-    return _outcome(desk, entry, "Reply", unapproved, "reply_email")
-
-
-def _written(context: table.ToolContext, args: models.DraftEmailRequest) -> Written:
-    to = Address.parse(args.to)
-    return Written((to,), args.subject, args.body, account=context.account)
+    entry = yield from desk.calls.posting(context.call, letter, REFUSE_IF_SENT, slips=True)
+    return _send_reply(desk, entry, "Reply", unapproved, "reply_email")
 
 
 def _rehearsed(context: table.ToolContext, written: Written, what: str) -> table.Reply:
@@ -146,7 +167,8 @@ def _rehearsed(context: table.ToolContext, written: Written, what: str) -> table
     return outcome(DOCUMENT.text("rehearsed", what=what, to=to, subject=letter.subject))
 
 
-def _outcome(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str) -> table.Reply:
+def _send_reply(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str) -> table.Reply:
+    """Return the answer to a send: the ids of a sent letter, otherwise a refusal with the document's text."""
     match entry.state:
         case life.Sent(message=message, thread=thread) as state:
             text = DOCUMENT.text("sent", what=what, state=state)
@@ -162,17 +184,16 @@ def _outcome(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str) ->
     return refused(text, entry)
 
 
-SENDS: Final = table.Hints(open_world=True)  # not idempotent: a further approval is another letter
-_row: Final = partial(table.Tool, contract="approval", whole=True)
 CONTRACT: Final = table.Contract(
     name="approval",
     instructions=DOCUMENT.instructions,
     tools=(
-        _row(search_email, "Search emails", EmailResults, table.READS),
-        _row(draft_email, "Draft an email", Outcome, table.Hints()),
-        _row(send_email, "Send an email", Outcome, SENDS),
-        _row(reply_email, "Reply to an email", Outcome, SENDS),
+        table.Tool(search_email, "Search emails", EmailResults, table.READS),
+        table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),
+        table.Tool(send_email, "Send an email", Outcome, table.SENDS),
+        table.Tool(reply_email, "Reply to an email", Outcome, table.SENDS),
     ),
     accounts=False,
+    whole=True,
     refuse=DOCUMENT.refuse,
 )

@@ -1,47 +1,52 @@
-"""The contract `dry-run`: an email server that shows what it would send until DRY_RUN is false.
+"""The contract `dry-run`: an email server that only shows what it would send, until DRY_RUN is false.
 
-Names, bounds, texts, the validation of what is given, the pacing and the log on standard error are
-those of one document that clients were written from. Its section is named where a line follows it;
-its texts are in `dry_run.toml`.
+Clients were written from one document, which fixes the names, limits, texts, checks of arguments, the pacing, and the
+log on standard error. Comments name the section of the document that the code follows; the texts are in
+`dry_run.toml`.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import select
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Limited
+from postroom.core.audit import redact_text as redacted
+from postroom.core.errors import Invalid, Limited, PostroomError
 from postroom.core.mail_view import cut
 from postroom.core.message import Summary
+from postroom.core.outgoing_html import reduce_html
 from postroom.core.records import Entry
-from postroom.core.redaction import text as redacted
-from postroom.core.text import one_line
+from postroom.core.text import one_line, words
 from postroom.desk.calls import PaceDelay
-from postroom.desk.compose import Written
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import Proposal, Written
+from postroom.desk.recorder import Call
 from postroom.tools import documents, table
-from postroom.tools.contracts.dry_run_input import (
-    MAX_SUBJECT,
-    check_letter,
-    validate_texts,
-)
 from postroom.tools.documents import Outcome, names, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools import models
+    from pydantic import Field
+
+    from postroom.tools.models import Body, CutBody, CutSubject, Email, GivenQuery, MessageId
 
 DOCUMENT: Final = documents.load("dry_run")
 ALL_BODIES: Final = 100_000  # characters of all bodies of one search
 ONE_BODY: Final = 20_000
+MAX_SUBJECT, MAX_BODY = 500, 50_000  # characters; section 11B cuts longer ones
+ADDRESS_LIMIT, LOCAL_PART_LIMIT = 254, 64  # section 11A: an address and its local part are shorter
+MAX_PEOPLE: Final = 200  # far more than the desk's limits allow
+# An opening or closing tag, a comment or a processing instruction; not <ann@example.com> or <https://…>.
+_TAG_NAME: Final = "[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?"
+_TAG: Final = re.compile(rf"<{_TAG_NAME}(?:[\s/][^<>]*)?>|</[A-Za-z]|<[!?]")
 
 
 class FoundEmail(table.Result):
@@ -56,8 +61,6 @@ class FoundEmail(table.Result):
 
 
 class FoundEmails(table.Result):
-    """Mails, newest first."""
-
     emails: tuple[FoundEmail, ...]
     notes: tuple[str, ...] = ()
 
@@ -65,20 +68,40 @@ class FoundEmails(table.Result):
 # Section 4
 
 
-def send_email(context: table.ToolContext, args: models.SendEmail) -> table.Waiting:
+def send_email(
+    context: table.ToolContext,
+    *,
+    to: Annotated[Email, "Recipient email address"],
+    subject: Annotated[CutSubject, "Email subject line"],
+    body: Annotated[CutBody, "Email body (plain text)"],
+    cc: Annotated[str, "CC recipients (comma-separated)"] = "",
+    bcc: Annotated[str, "BCC recipients (comma-separated)"] = "",
+    html_body: Annotated[Body, "Optional HTML version"] = "",
+    reply_to: Annotated[Email, "Reply-To header"] = "",
+) -> table.Waiting:
     """Send an email via Gmail. Requires DRY_RUN=false or returns a dry-run preview."""
-    written, warnings = check_letter(args)
+    warnings: list[str] = []
+    written = check_letter(to, subject, body, cc, bcc, html_body, reply_to, warnings)
     if not context.desk.rules.live:
-        details = _rehearse(context, written, "CC", "BCC")
-        return _previewed(context, details, warnings)
+        return _preview(context, written, warnings, always=("CC", "BCC"))
     return (yield from _send(context, written, "Email", warnings))
 
 
-def draft_email(context: table.ToolContext, args: models.DraftEmail) -> table.Reply:
+def draft_email(
+    context: table.ToolContext,
+    *,
+    to: Annotated[Email, "Recipient email address"],
+    subject: Annotated[CutSubject, "Email subject line"],
+    body: Annotated[CutBody, "Email body (plain text)"],
+    cc: Annotated[str, "CC recipients (comma-separated)"] = "",
+    bcc: Annotated[str, "BCC recipients (comma-separated)"] = "",
+    html_body: Annotated[Body, "Optional HTML version"] = "",
+) -> table.Reply:
     """Create a draft in Gmail (doesn't send). Useful for HITL review."""
-    written, warnings = check_letter(args)
+    warnings: list[str] = []
+    written = check_letter(to, subject, body, cc, bcc, html_body, "", warnings)
     if not context.desk.rules.live:
-        return _previewed(context, _rehearse(context, written), warnings)
+        return _preview(context, written, warnings)
     letter = context.desk.composer.letter(written)
     draft = context.services.mailbox.draft(context.call, letter)
     assert draft is not None
@@ -86,21 +109,30 @@ def draft_email(context: table.ToolContext, args: models.DraftEmail) -> table.Re
     return outcome(_warned(context, text, warnings), draft_id=draft.id)
 
 
-def search_emails(context: table.ToolContext, args: models.SearchEmails) -> table.Waiting:
+def search_emails(
+    context: table.ToolContext,
+    *,
+    query: Annotated[
+        GivenQuery,
+        "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
+    ],
+    max_results: Annotated[int, Field(ge=1, le=50)] = 10,
+    include_body: Annotated[bool, "Include full email body in results"] = False,
+) -> table.Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
-    yield from _turn(context)
-    mailbox, query, most = context.services.mailbox, args.query, args.max_results
+    yield from _wait_for_turn(context)
+    mailbox, call, account = context.services.mailbox, context.call, context.account
     bodies: Mapping[str, str] = {}
-    if args.include_body:
-        page, whole = mailbox.search_whole(context.call, context.account, query, limit=most)
+    if include_body:
+        page, whole = mailbox.search_whole(call, account, query, limit=max_results)
         room = min(ONE_BODY, ALL_BODIES // max(1, len(whole)))
         bodies = {id: documents.body(message.mail.text, room) for id, message in whole.items()}
     else:
-        page = mailbox.search(context.call, context.account, query, limit=most, cursor="")
+        page = mailbox.search(call, account, query, limit=max_results, cursor="")
     emails = tuple(_found(item, bodies.get(item.id, "")) for item in page.items)
     rows = [DOCUMENT.text("found", count=len(emails), query=one_line(query))]
     for number, email in enumerate(emails, 1):
-        # Indented, so that no line of a mail passes for an entry of ours.
+        # Indented, so that no line of a mail looks like another row of this list.
         lines = ["Body:", *(f"  {line}" for line in email.body.split("\n"))] if email.body else []
         body = "".join(f"\n   {line}" for line in lines)
         rows.append(DOCUMENT.text("found_email", number=number, email=email, body=body))
@@ -121,34 +153,42 @@ def _found(summary: Summary, body: str) -> FoundEmail:
     )
 
 
-def reply_to_thread(context: table.ToolContext, args: models.ReplyToThread) -> table.Waiting:
+def reply_to_thread(
+    context: table.ToolContext,
+    *,
+    thread_id: Annotated[MessageId, "Gmail thread ID to reply to"],
+    body: CutBody,
+    reply_all: Annotated[bool, "Reply to all recipients"] = False,
+    html_body: Body = "",
+) -> table.Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
-    text, page, warnings = validate_texts(args.body, args.html_body)
+    warnings: list[str] = []
+    text = validate_body(body, warnings)
+    page = validate_html(html_body, text, warnings)
     message_id, envelope = context.services.mailbox.answer(
-        context.account, id="", thread=args.thread_id, everyone=args.reply_all
+        context.account, id="", thread=thread_id, everyone=reply_all
     )
     written = Written(
         envelope.to, envelope.subject, text, envelope.cc, html=page, answers=message_id
     )
     if not context.desk.rules.live:
-        details = _rehearse(context, written)
-        details = {"Thread ID": documents.shown_id(args.thread_id), **details}
-        return _previewed(context, details, warnings)
+        return _preview(context, written, warnings, thread=documents.shown_id(thread_id))
     return (yield from _send(context, written, "Reply", warnings))
 
 
 def _send(
-    context: table.ToolContext, written: Written, what: str, warnings: tuple[str, ...]
+    context: table.ToolContext, written: Written, what: str, warnings: Sequence[str]
 ) -> table.Waiting:
-    def logged(wait: float) -> float:  # section 10: a send that waits for its turn
+    def log_pace(wait: float) -> float:  # section 10: log a send that waits because of the pace
         if isinstance(wait, PaceDelay):
             _log_wait(context, wait)
         return wait
 
+    # Propose the letter, send it if it is approved, and return the document's text; `what` is "Email" or "Reply".
     letter = context.desk.composer.letter(written)
     posting = context.desk.calls.posting(context.call, letter, Proposal(refuse_if_sent=True))
-    entry = yield from table.waiting_for(posting, logged)
-    letter, state = entry.letter, entry.state  # as the person may have changed it
+    entry = yield from table.waiting_for(posting, log_pace)
+    letter, state = entry.letter, entry.state  # read again: the person may have edited the letter
     if not isinstance(state, life.Sent):
         return refused(_warned(context, _unsent(context, entry), warnings), entry)
     text = DOCUMENT.text(
@@ -160,7 +200,7 @@ def _send(
 
 
 def _unsent(context: table.ToolContext, entry: Entry) -> str:
-    """Return why a letter was not sent, and what becomes of it."""
+    """Return the document's text for a letter that was not sent: why, and what happens to it."""
     state, head = entry.state, DOCUMENT.head(context.call.action_type)
     why = ""
     if isinstance(state, life.Approved) and state.code in (Limited.code, "pace"):
@@ -173,8 +213,8 @@ def _unsent(context: table.ToolContext, entry: Entry) -> str:
     )
 
 
-def _warned(context: table.ToolContext, text: str, warnings: tuple[str, ...]) -> str:
-    """Return an answer, and below it what was changed before; log that too."""
+def _warned(context: table.ToolContext, text: str, warnings: Sequence[str]) -> str:
+    """Return an answer with the warnings below it; log each warning."""
     for warning in warnings:
         log("warn", context.call.action_type, dry_run=not context.desk.rules.live, warning=warning)
     return "\n\n".join([text, *(f"Warning: {warning}." for warning in warnings)])
@@ -183,18 +223,18 @@ def _warned(context: table.ToolContext, text: str, warnings: tuple[str, ...]) ->
 # Section 6
 
 
-def _previewed(
-    context: table.ToolContext, details: Mapping[str, str], warnings: tuple[str, ...]
+def _preview(
+    context: table.ToolContext,
+    written: Written,
+    warnings: Sequence[str],
+    *,
+    thread: str = "none",
+    always: Sequence[str] = (),
 ) -> table.Reply:
-    rows = "".join(f"\n  {name}: {value}" for name, value in details.items())
-    text = DOCUMENT.text(context.call.action_type, rows=rows)
-    return outcome(_warned(context, text, warnings))
-
-
-def _rehearse(context: table.ToolContext, written: Written, *always: str) -> dict[str, str]:
-    """Rehearse a letter; return what its preview shows: some lines always, and what else it has."""
+    """Rehearse a letter and return its preview: To, Subject, Body, the lines in `always`, and all that have a value."""
     letter = documents.rehearse(context, written)
     details = {
+        "Thread ID": thread,
         "To": _addresses(letter.to),
         "Subject": letter.subject,
         "Body": f"({len(written.text)} chars)",
@@ -204,7 +244,10 @@ def _rehearse(context: table.ToolContext, written: Written, *always: str) -> dic
         "Reply-To": _addresses(letter.reply_to),
     }
     always = ("To", "Subject", "Body", *always)
-    return {name: value for name, value in details.items() if name in always or value != "none"}
+    shown = (name for name, value in details.items() if name in always or value != "none")
+    rows = "".join(f"\n  {name}: {details[name]}" for name in shown)
+    text = DOCUMENT.text(context.call.action_type, rows=rows)
+    return outcome(_warned(context, text, warnings))
 
 
 def _addresses(addresses: tuple[Address, ...]) -> str:
@@ -214,8 +257,8 @@ def _addresses(addresses: tuple[Address, ...]) -> str:
 # Section 10
 
 
-def _turn(context: table.ToolContext) -> Iterator[float]:
-    """Wait if more searches come than a minute has room for."""
+def _wait_for_turn(context: table.ToolContext) -> Iterator[float]:
+    """Yield the seconds to wait if there were too many searches in the last minute."""
     seconds = context.services.mailbox.turn()
     if seconds:
         _log_wait(context, seconds)
@@ -235,47 +278,160 @@ def _log_wait(context: table.ToolContext, seconds: float) -> None:
 
 
 def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
-    """Write one line of JSON on standard error, if somebody reads it: no call fails or waits for it."""
+    """Write one line of JSON to standard error; skip it if nobody reads there, so that no call fails or waits."""
     entry: dict[str, object] = {
         "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "level": level,
         "action": action,
         "dry_run": dry_run,
     }
-    with suppress(OSError, ValueError, AttributeError):  # there may be none
+    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed
         out = sys.stderr.fileno()
-        # A pipe that is ready takes this much at once.
+        # A pipe that is ready for writing takes `PIPE_BUF` bytes without blocking.
         if select.select([], [out], [], 0)[1]:
             os.write(out, f"{json.dumps(entry | details)}\n".encode()[: select.PIPE_BUF])
 
 
-def log_call(call: table.CallFinished) -> None:
-    """Log a call that was answered."""
-    details: dict[str, object] = {"duration_ms": round(call.seconds * 1000)}
-    if call.error:
-        details |= {"code": call.error.code, "error": redacted(call.error.message)}
-    level = "error" if call.error else "warn" if call.refused else "info"
-    log(level, call.tool, dry_run=not call.live, **details)
+def log_call(
+    call: Call,
+    reply: table.Reply,
+    error: PostroomError | None,
+    is_live: bool,  # noqa: FBT001
+) -> None:
+    """Log a call after its answer, with its duration and its error."""
+    took = call.trace.took() if call.trace else 0.0
+    details: dict[str, object] = {"duration_ms": round(took * 1000)}
+    if error:
+        details |= {"code": error.code, "error": redacted(error.message)}
+    level = "error" if error else "warn" if reply.refused else "info"
+    log(level, call.action_type, dry_run=not is_live, **details)
 
 
-SENDS: Final = table.Hints(open_world=True)
-_row: Final = partial(table.Tool, contract="dry_run", whole=True)
+# Sections 11 and 13: arguments are checked; texts that are too long are cut with a warning
+
+
+class BadAddress(Invalid):
+    """An address that section 11A refuses; `field` is the name of the argument."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
+
+
+def check_letter(
+    to: str,
+    subject: str,
+    body: str,
+    cc: str,
+    bcc: str,
+    html_body: str,
+    reply_to: str,
+    warnings: list[str],
+) -> Written:
+    """Check the arguments of `draft_email` or `send_email`, in this order, and return them as a letter.
+
+    Raises `BadAddress` for an invalid address, and `Invalid` for an empty subject or body. Adds a warning for each
+    change: a subject or body that is cut, HTML in `body` that is escaped, an `html_body` that is left out.
+    """
+    recipient = validate_email_address(to, "to")
+    cc_list, bcc_list = validate_recipient_list(cc, "cc"), validate_recipient_list(bcc, "bcc")
+    reply_list = (validate_email_address(reply_to, "reply_to"),) if reply_to else ()
+    subject = validate_subject(subject, warnings)
+    text = validate_body(body, warnings)
+    return Written(
+        to=(recipient,),
+        cc=cc_list,
+        bcc=bcc_list,
+        reply_to=reply_list,
+        subject=subject,
+        text=text,
+        html=validate_html(html_body, text, warnings),
+    )
+
+
+def validate_email_address(text: str, field: str) -> Address:
+    """Return one address, which has no display name; raise `BadAddress` for anything else."""
+    try:
+        address = Address.parse(text)
+    except Invalid as why:
+        raise BadAddress(field, why.message) from None
+    # `Address` has already refused IP addresses and host names without a dot.
+    is_too_long = len(address.spec) >= ADDRESS_LIMIT or len(address.local) >= LOCAL_PART_LIMIT
+    if "<" in text or is_too_long:
+        raise BadAddress(field, f"Invalid email address format: {cut(text, 100)}")
+    return address
+
+
+def validate_recipient_list(csv: str, field: str) -> tuple[Address, ...]:
+    """Return the addresses of a comma-separated list, without duplicates; raise if one is invalid."""
+    items = [item.strip() for item in csv.split(",", MAX_PEOPLE)] if csv.strip() else []
+    if len(items) > MAX_PEOPLE:
+        raise Invalid(f"{field} names more than {MAX_PEOPLE} addresses")
+    addresses = [validate_email_address(item, field) for item in items]
+    return tuple({address.key: address for address in addresses}.values())
+
+
+def validate_subject(subject: str, warnings: list[str]) -> str:
+    """Return the subject trimmed, without null bytes, and cut with a warning if it is too long."""
+    plain = subject.replace("\0", "").strip()
+    if not plain:
+        raise Invalid("subject is empty")
+    if len(plain) <= MAX_SUBJECT:
+        return plain
+    warnings.append(f"subject truncated to {MAX_SUBJECT} characters")
+    return f"{plain[: MAX_SUBJECT - 3]}..."
+
+
+def validate_body(body: str, warnings: list[str]) -> str:
+    """Return the body without null bytes; escape HTML in it (section 13) and cut a long one, each with a warning."""
+    plain = body.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    is_escaped = bool(_TAG.search(plain))
+    if is_escaped:
+        plain = html.escape(plain, quote=False)
+        warnings.append("HTML in body was escaped; use html_body for HTML")
+    if len(plain) > MAX_BODY:
+        plain = plain[:MAX_BODY]
+        if is_escaped:  # an escape that was cut in two is dropped
+            plain = re.sub("&[a-z]{0,3}$", "", plain)
+        warnings.append(f"body truncated to {MAX_BODY} characters")
+    if not plain.strip():
+        raise Invalid("body is empty")
+    return plain
+
+
+def validate_html(page: str, body: str, warnings: list[str]) -> str:
+    """Return the HTML in its safe subset; if it has other words than the body, add a warning and return nothing."""
+    if not page.strip():
+        return ""
+    try:
+        reduced, text, plain = reduce_html(page)
+    except Invalid as why:
+        warnings.append(f"html_body was left out. {why.message_with_remedy.rstrip('.')}")
+        return ""
+    # `plain` has the addresses of links and `text` has not: the body may be either.
+    if words(body) in (words(plain), words(text)):
+        return reduced
+    warnings.append("html_body was left out: its words are not those of body")
+    return ""
+
+
 CONTRACT: Final = table.Contract(
     name="dry_run",
     instructions=DOCUMENT.instructions,
     tools=(
-        _row(send_email, "Send an email", Outcome, SENDS),
-        _row(draft_email, "Draft an email", Outcome, table.Hints()),
-        _row(search_emails, "Search emails", FoundEmails, table.READS),
-        _row(reply_to_thread, "Reply to a thread", Outcome, SENDS),
+        table.Tool(send_email, "Send an email", Outcome, table.SENDS),
+        table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),
+        table.Tool(search_emails, "Search emails", FoundEmails, table.READS),
+        table.Tool(reply_to_thread, "Reply to a thread", Outcome, table.SENDS),
     ),
-    about=table.About(
-        "email-mcp",
-        "0.2.0",
-        "Postroom",
-        "Gmail integration for the AI Employee. Send, draft, search, and reply to emails.",
-    ),
+    server={
+        "name": "email-mcp",
+        "title": "Postroom",
+        "description": "Gmail integration for the AI Employee. Send, draft, search, and reply to emails.",
+        "version": "0.2.0",
+    },
     accounts=False,
+    whole=True,
     refuse=DOCUMENT.refuse,
     on_call_finished=log_call,
 )

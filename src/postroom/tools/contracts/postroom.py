@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from postroom.core import life
 from postroom.core.address import Address
@@ -12,14 +11,25 @@ from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.mail_view import cut
 from postroom.core.policy import Rules
-from postroom.desk.compose import Written
-from postroom.desk.proposals import Proposal
-from postroom.services.mailbox import Sorted
+from postroom.core.records import LabelChange
+from postroom.desk.proposals import Proposal, Written
 from postroom.tools import answers, table
 from postroom.tools.fence import LETTER
 
 if TYPE_CHECKING:
-    from postroom.tools import models
+    from pydantic import Field
+
+    from postroom.tools.models import (
+        Body,
+        Files,
+        Former,
+        Id,
+        Key,
+        ListedSubject,
+        Page,
+        People,
+        Repeat,
+    )
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"
@@ -29,127 +39,192 @@ INSTRUCTIONS: Final = (
 )
 OPEN: Final = ("pending", "approved", "sending")
 MAX_PEOPLE: Final = 200
-_LETTER: Final = re.compile(r"[a-z2-7]{10}")
+NO_ITEMS: Final = list[str]()
+_LETTER_ID: Final = re.compile(r"[a-z2-7]{10}")
 
 
-def search_email(context: table.ToolContext, args: models.SearchMail) -> table.Reply:
+def search_email(
+    context: table.ToolContext,
+    *,
+    query: Annotated[str, Field(max_length=2_000)] = "",
+    limit: Annotated[int, Field(ge=1, le=50)] = 20,
+    cursor: Key = "",
+) -> table.Reply:
     """Find mails, newest first.
 
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
     newer_than:7d OR -. All mail when empty.
     """
     page = context.services.mailbox.search(
-        context.call, context.account, args.query, limit=args.limit, cursor=args.cursor
+        context.call, context.account, query, limit=limit, cursor=cursor
     )
     return answers.search_reply(page)
 
 
-def get_email(context: table.ToolContext, args: models.ReadMail) -> table.Reply:
+def get_email(
+    context: table.ToolContext,
+    *,
+    id: Id,
+    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0,
+    max_chars: Annotated[int, Field(ge=200, le=20_000)] = 8_000,
+    quotes: bool = False,
+) -> table.Reply:
     """Read one mail.
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
     """
-    message = context.services.mailbox.message(context.call, context.account, args.id)
-    return answers.mail_reply(
-        message, offset=args.offset, max_chars=args.max_chars, quotes=args.quotes
-    )
+    message = context.services.mailbox.message(context.call, context.account, id)
+    return answers.mail_reply(message, offset=offset, max_chars=max_chars, quotes=quotes)
 
 
-def get_thread(context: table.ToolContext, args: models.ReadThread) -> table.Reply:
+def get_thread(
+    context: table.ToolContext,
+    *,
+    id: Id,
+    cursor: Key = "",
+    max_chars: Annotated[int, Field(ge=200, le=20_000)] = 12_000,
+    quotes: bool = False,
+) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
-    thread = context.services.mailbox.thread(context.call, context.account, args.id)
-    return answers.thread_reply(
-        thread, cursor=args.cursor, max_chars=args.max_chars, quotes=args.quotes
-    )
+    thread = context.services.mailbox.thread(context.call, context.account, id)
+    return answers.thread_reply(thread, cursor=cursor, max_chars=max_chars, quotes=quotes)
 
 
-def get_attachment(context: table.ToolContext, args: models.SaveAttachment) -> table.Reply:
+def get_attachment(
+    context: table.ToolContext, *, id: Id, part: Annotated[Id, "as get_email lists it"]
+) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
-    saved = context.services.mailbox.attachment(context.call, context.account, args.id, args.part)
+    saved = context.services.mailbox.attachment(context.call, context.account, id, part)
     path, name, kind = str(saved.path), cut(saved.name, 200), cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
     result = answers.FileResult(path=path, name=name, type=kind, size=saved.size)
     return answers.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
-def draft_email(context: table.ToolContext, args: models.KeepDraft) -> table.Reply:
+def draft_email(
+    context: table.ToolContext,
+    *,
+    to: People,
+    subject: ListedSubject = "",
+    body: Body = "",
+    cc: People = NO_ITEMS,
+    bcc: People = NO_ITEMS,
+    html: Page = "",
+    attachments: Files = NO_ITEMS,
+    draft_id: Key = "",
+) -> table.Reply:
     """Keep a letter as a draft in the mailbox; nothing is sent.
 
     draft_id revises a draft that you made, if nobody has changed it since.
     """
-    letter, _ = _written(context, args)
-    return _draft_reply(context, letter, args.draft_id)
+    written = Written(_addresses(to), subject, body, _addresses(cc), _addresses(bcc), html)
+    letter, _ = _letter(context, written, attachments)
+    return _draft_reply(context, letter, draft_id)
 
 
-def send_email(context: table.ToolContext, args: models.SendLetter) -> table.Waiting:
+def send_email(
+    context: table.ToolContext,
+    *,
+    to: People,
+    subject: ListedSubject = "",
+    body: Body = "",
+    cc: People = NO_ITEMS,
+    bcc: People = NO_ITEMS,
+    html: Page = "",
+    attachments: Files = NO_ITEMS,
+    idempotency_key: Repeat = "",
+    replaces: Former = "",
+) -> table.Waiting:
     """Ask for a letter to be sent.
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
     """
-    letter, origins = _written(context, args)
-    return (yield from _post(context, letter, args, origins))
+    written = Written(_addresses(to), subject, body, _addresses(cc), _addresses(bcc), html)
+    letter, origins = _letter(context, written, attachments)
+    proposal = Proposal(key=idempotency_key, origins=origins, replaces=replaces)
+    return (yield from _post(context, letter, proposal))
 
 
-def reply_email(context: table.ToolContext, args: models.ReplyToMail) -> table.Waiting:
+def reply_email(
+    context: table.ToolContext,
+    *,
+    id: Key = "",
+    thread: Key = "",
+    body: Body = "",
+    reply_all: bool = False,
+    cc: People = NO_ITEMS,
+    bcc: People = NO_ITEMS,
+    html: Page = "",
+    attachments: Files = NO_ITEMS,
+    as_draft: bool = False,
+    idempotency_key: Repeat = "",
+    replaces: Former = "",
+) -> table.Waiting:
     """Answer a mail (id) or the newest mail of a conversation (thread).
 
     The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
     like send_email; as_draft keeps it as a draft instead.
     """
-    if bool(args.id) == bool(args.thread):
+    if bool(id) == bool(thread):
         raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
-    _one_body(args)
-    if not (args.body or args.html or args.attachments):
+    _check_body(body, html)
+    if not (body or html or attachments):
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
     message_id, envelope = context.services.mailbox.answer(
-        context.account, id=args.id, thread=args.thread, everyone=args.reply_all
+        context.account, id=id, thread=thread, everyone=reply_all
     )
-    letter, origins = _letter(
-        context, args, Written(envelope.to, envelope.subject, "", envelope.cc, answers=message_id)
+    everybody = (*envelope.cc, *_addresses(cc))
+    written = Written(
+        envelope.to, envelope.subject, body, everybody, _addresses(bcc), html, message_id
     )
+    letter, origins = _letter(context, written, attachments)
     try:
-        if args.as_draft:
+        if as_draft:
             return _draft_reply(context, letter, "")
-        return (yield from _post(context, letter, args, origins))
+        proposal = Proposal(key=idempotency_key, origins=origins, replaces=replaces)
+        return (yield from _post(context, letter, proposal))
     except PostroomError as refused:
-        for address in (
-            *envelope.to,
-            *envelope.cc,
-        ):  # the mail's word, which an error of ours is not
+        # Addresses from the mail are a stranger's words, which an error message must not repeat.
+        for address in (*envelope.to, *envelope.cc):
             refused.message = refused.message.replace(address.spec, "an address of that mail")
         raise
 
 
-def move_email(context: table.ToolContext, args: models.MoveMail) -> table.Reply:
+def move_email(context: table.ToolContext, *, id: Id, destination: Id) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
     """
     mailbox = context.services.mailbox
-    change = mailbox.move(context.call, context.account, args.id, args.destination)
+    change = mailbox.move(context.call, context.account, id, destination)
     return _filing_reply(change, context.desk.rules)
 
 
-def add_label(context: table.ToolContext, args: models.LabelMail) -> table.Reply:
+def add_label(context: table.ToolContext, *, id: Id, label: Id) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
     mailbox = context.services.mailbox
-    change = mailbox.label(context.call, context.account, args.id, args.label)
+    change = mailbox.label(context.call, context.account, id, label)
     return _filing_reply(change, context.desk.rules)
 
 
-def letter_status(context: table.ToolContext, args: models.AskStatus) -> table.Waiting:
+def letter_status(
+    context: table.ToolContext,
+    *,
+    id: Key = "",
+    wait: Annotated[int, Field(ge=0, le=20)] = 0,
+) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
     Without id: all of yours that are open.
     """
-    if not args.id:
+    if not id:
         return _open_letters(context)
-    # The line of the call is written here, however the waiting ends.
-    entry = context.desk.calls.status(context.call, args.id)
+    # This writes the line of the call, before the wait, which the client may cancel.
+    entry = context.desk.calls.status(context.call, id)
     first = entry.kind
-    for _ in range(args.wait if first in OPEN else 0):
+    for _ in range(wait if first in OPEN else 0):
         yield 1.0
-        entry = context.desk.calls.peek(context.call, args.id)
+        entry = context.desk.calls.peek(context.call, id)
         if entry.kind != first:
             break
     newer = context.desk.calls.replaced_by(entry)
@@ -157,10 +232,10 @@ def letter_status(context: table.ToolContext, args: models.AskStatus) -> table.W
     return table.Reply(reply.text, answers.StatusResult(**vars(reply.result)))
 
 
-def withdraw_letter(context: table.ToolContext, args: models.WithdrawLetter) -> table.Reply:
+def withdraw_letter(context: table.ToolContext, *, id: Id) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
-    rules, id = context.desk.rules, args.id
-    if _LETTER.fullmatch(id):
+    rules = context.desk.rules
+    if _LETTER_ID.fullmatch(id):
         return answers.letter_reply(context.desk.calls.withdraw(context.call, id), rules)
     if context.services.mailbox.discard(context.call, context.account, id):
         return answers.draft_reply("deleted", f"The draft {id} is deleted.", id)
@@ -177,46 +252,27 @@ def _addresses(texts: list[str]) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def _written(
-    context: table.ToolContext, args: models.WriteLetter
-) -> tuple[Letter, tuple[str, ...]]:
-    _one_body(args)
-    return _letter(context, args, Written(_addresses(args.to), args.subject, ""))
-
-
 def _letter(
-    context: table.ToolContext, args: models.WriteLetter | models.ReplyToMail, to: Written
+    context: table.ToolContext, written: Written, attachments: list[str]
 ) -> tuple[Letter, tuple[str, ...]]:
-    """Return a letter to these with the words and files that were given, and where the files are from."""
-    files, origins = context.services.mailbox.enclosures(context.account, args.attachments)
-    written = to._replace(
-        text=args.body,
-        cc=(*to.cc, *_addresses(args.cc)),
-        bcc=_addresses(args.bcc),
-        html=args.html,
-        account=context.account,
-        attachments=files,
-    )
+    """Return a letter with these files attached, and the origin of each file."""
+    _check_body(written.text, written.html)
+    files, origins = context.services.mailbox.enclosures(context.account, attachments)
+    written = written._replace(account=context.account, attachments=files)
     return context.desk.composer.letter(written), origins
 
 
-def _one_body(args: models.WriteLetter | models.ReplyToMail) -> None:
-    if args.body and args.html:
+def _check_body(body: str, html: str) -> None:
+    if body and html:
         raise Invalid(
             "A letter has `body` or `html`, not both",
             remedy="Give one: the plain text is made from the HTML.",
         )
 
 
-def _post(
-    context: table.ToolContext,
-    letter: Letter,
-    args: models.SendLetter | models.ReplyToMail,
-    origins: tuple[str, ...],
-) -> table.Waiting:
-    """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
-    wish = Proposal(key=args.idempotency_key, origins=origins, replaces=args.replaces)
-    entry = yield from context.desk.calls.posting(context.call, letter, wish)
+def _post(context: table.ToolContext, letter: Letter, proposal: Proposal) -> table.Waiting:
+    """Propose a letter and return its status; one that is approved already is sent first, after its undo window."""
+    entry = yield from context.desk.calls.posting(context.call, letter, proposal)
     return answers.letter_reply(entry, context.desk.rules)
 
 
@@ -230,7 +286,7 @@ def _draft_reply(context: table.ToolContext, letter: Letter, revises: str) -> ta
     return answers.draft_reply("draft", text, draft.id)
 
 
-def _filing_reply(change: Sorted, rules: Rules) -> table.Reply:
+def _filing_reply(change: LabelChange, rules: Rules) -> table.Reply:
     id, is_done = change.message, bool(change.number)
     added, removed = tuple(sorted(change.added)), tuple(sorted(change.removed))
     labels = ", ".join([*(f"+{label}" for label in added), *(f"-{label}" for label in removed)])
@@ -262,37 +318,33 @@ def _open_letters(context: table.ToolContext) -> table.Reply:
 
 
 def read_message(context: table.ToolContext, id: str) -> str:
-    """Return a mail as a resource."""
     message = context.services.mailbox.message(context.call, context.account, id)
     return answers.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 
 def read_letter(context: table.ToolContext, id: str) -> str:
-    """Return a letter of this agent's as a resource."""
+    """Return a letter of this agent, with its status and text, as a resource."""
     entry = context.desk.calls.status(context.call, id)
     words = f"{answers.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
     return f"{answers.letter_text(entry, context.desk.rules)}\n{answers.fenced_letter(words)}"
 
 
-ASKS: Final = table.Hints(idempotent=True, open_world=True)
-SORTS: Final = table.Hints(idempotent=True)
-_row: Final = partial(table.Tool, contract="postroom")
 TOOLS: Final = (
-    _row(search_email, "Search mail", answers.SearchResult, table.READS),
-    _row(get_email, "Read a mail", answers.MailResult, table.READS),
-    _row(get_thread, "Read a conversation", answers.ThreadResult, table.READS),
-    _row(get_attachment, "Save an attachment", answers.FileResult, SORTS),
-    _row(draft_email, "Draft a mail", answers.LetterResult, table.Hints()),
-    _row(send_email, "Ask to send a mail", answers.LetterResult, ASKS),
-    _row(reply_email, "Ask to send a reply", answers.LetterResult, ASKS),
-    _row(move_email, "File a mail", answers.FilingResult, SORTS),
-    _row(add_label, "Label a mail", answers.FilingResult, SORTS),
-    _row(letter_status, "Ask after a letter", answers.StatusResult, table.READS),
-    _row(
+    table.Tool(search_email, "Search mail", answers.SearchResult, table.READS),
+    table.Tool(get_email, "Read a mail", answers.MailResult, table.READS),
+    table.Tool(get_thread, "Read a conversation", answers.ThreadResult, table.READS),
+    table.Tool(get_attachment, "Save an attachment", answers.FileResult, table.SETS),
+    table.Tool(draft_email, "Draft a mail", answers.LetterResult, table.CHANGES),
+    table.Tool(send_email, "Ask to send a mail", answers.LetterResult, table.ASKS),
+    table.Tool(reply_email, "Ask to send a reply", answers.LetterResult, table.ASKS),
+    table.Tool(move_email, "File a mail", answers.FilingResult, table.SETS),
+    table.Tool(add_label, "Label a mail", answers.FilingResult, table.SETS),
+    table.Tool(letter_status, "Ask after a letter", answers.StatusResult, table.READS),
+    table.Tool(
         withdraw_letter,
         "Withdraw a letter",
         answers.LetterResult,
-        table.Hints(destructive=True),
+        table.REMOVES,
     ),
 )
 CONTRACT: Final = table.Contract(

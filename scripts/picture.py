@@ -48,7 +48,8 @@ def shown(arguments: list[str], environment: dict[str, str]) -> str:
 
 def drawn(text: str) -> list[str]:
     """Return the lines of a terminal as lines of SVG."""
-    rows, classes = [], set()
+    rows: list[str] = []
+    classes: set[str] = set()
     for at, line in enumerate(text.rstrip("\n").split("\n")):
         spans = []
         for code, words in re.findall(r"(?:\x1b\[([0-9;]*)m)|([^\x1b]+)", line):
@@ -78,7 +79,7 @@ def main() -> None:
     text = f"{prompt.format('pending')}{pending}\n{prompt.format('show ' + bad[1])}{letter}"
     rows = drawn(text)
     width, height = int(COLUMNS * CHAR) + 28, len(rows) * ROW + 24
-    Path(__file__).with_name("desk.svg").write_text(
+    Path(__file__).parents[1].joinpath("docs", "desk.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img"'
         f' aria-label="Three letters that wait; the one that a mail asked for is red">'
         f"<style>{STYLE}</style>\n" + "\n".join(rows) + "\n</svg>\n"

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1] / "docs"
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
-WIDE, PHONE = {"width": 1180, "height": 760}, {"width": 390, "height": 780}
+WIDE = ViewportSize(width=1180, height=760)
+PHONE = ViewportSize(width=390, height=780)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def main() -> None:
         if re.fullmatch("[A-Za-z0-9]{1,3}", look):
             looks.setdefault(look, []).append(char)
     rows = [f"{look} {''.join(chars)}\n" for look, chars in sorted(looks.items())]
-    head = f"# Letters that look like ASCII, from Unicode's confusables by ICU {version[1]}. Written by docs/confusables.py.\n"
+    head = f"# Letters that look like ASCII, from Unicode's confusables by ICU {version[1]}. Written by scripts/confusables.py.\n"
     TABLE.write_text(head + "".join(rows), encoding="utf-8")
     sys.stdout.write(f"{sum(map(len, looks.values()))} letters in {TABLE}\n")
 

@@ -1,4 +1,7 @@
-"""Generates the files that servers list their tools from, out of the contracts and the models of arguments."""
+"""Write src/postroom/tools/contracts/NAME.json, from which servers list their tools, out of the contracts.
+
+`make listings` runs it after a change of a tool or its arguments. Tests compare the files with what it gives.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from postroom import __version__
-from postroom.tools import models
+from postroom.core.mail_view import FileView
 from postroom.tools.arguments import Check
 from postroom.tools.listing import FOLDER, SERVERS
-from postroom.tools.models import Arguments, check_pattern, check_size
-from postroom.tools.table import MAIL, Contract, Hints, Resource, Result, Tool
+from postroom.tools.models import Arguments, check_pattern, check_size, model_of
+from postroom.tools.table import MAIL, Contract, Resource, Result, Tool
 
 NAMES: Final = tuple(name for contracts in SERVERS.values() for name in contracts.values())
 COMMAND: Final = "make listings"
@@ -23,6 +25,9 @@ UNLISTED_BOUND: Final = (
     1_000  # a bound that is enforced and not listed: this one says nothing to a model
 )
 UNLISTED: Final = frozenset({"title", "maxItems"})
+OPEN: Final = (
+    "approval"  # the contract whose document lists no `additionalProperties`: refused all the same
+)
 JSON_TYPES: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 
@@ -45,49 +50,25 @@ def text_of(name: str) -> str:
 
 def listing_of(contract: Contract) -> dict[str, Any]:
     """Return what a server says without being called, and what it enforces of its tools' arguments."""
-    about = contract.about
-    server = {"name": about.name, "title": about.title}
-    if about.description:
-        server["description"] = about.description
-    if about.version != __version__:
-        server["version"] = about.version
     return {
-        "server": server,
+        "server": dict(contract.server),
         "instructions": contract.instructions,
         "accounts": [t.name for t in contract.tools if contract.accounts and t.actor == MAIL],
-        "tools": list(map(_tool, contract.tools)),
+        "tools": [_tool(tool, contract) for tool in contract.tools],
         "resourceTemplates": list(map(_template, contract.resources)),
         "arguments": {tool.name: _checks(tool) for tool in contract.tools},
     }
 
 
-def model_of(tool: Tool) -> type[Arguments]:
-    """Return the model of a tool's arguments, which annotates the second parameter of its function."""
-    _, name, *_ = tool.function.__annotations__.values()
-    model: type[Arguments] = getattr(models, name.removeprefix("models."))
-    return model
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: Tool, contract: Contract) -> dict[str, Any]:
     return {
         "name": tool.name,
         "title": tool.title,
         "description": " ".join((tool.function.__doc__ or "").split()),
-        "inputSchema": _schema(model_of(tool), defaults=tool.whole),
+        "inputSchema": _schema(tool, contract),
         "outputSchema": _result_schema(tool.result),
-        "annotations": _annotations(tool.hints),
+        "annotations": dict(tool.hints),
     }
-
-
-def _annotations(hints: Hints) -> dict[str, bool]:
-    # The protocol's defaults are left out: a tool may write, and writing again does more. For a tool that
-    # only reads, the hints about writing mean nothing.
-    if hints.read_only:
-        return {"readOnlyHint": True, "openWorldHint": hints.open_world}
-    annotations = {"destructiveHint": hints.destructive}
-    if hints.idempotent:
-        annotations["idempotentHint"] = True
-    return annotations | {"openWorldHint": hints.open_world}
 
 
 def _template(resource: Resource) -> dict[str, str]:
@@ -108,8 +89,8 @@ def _result_schema(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, which
 
     An error has none of the result's fields, and some clients hold it to the schema too.
     """
-    if isinstance(hint, type) and issubclass(hint, Result):
-        types, aliases = get_type_hints(hint), hint._aliases  # noqa: SLF001
+    if isinstance(hint, type) and issubclass(hint, Result | FileView):
+        types, aliases = get_type_hints(hint), getattr(hint, "_aliases", {})
         fields = {aliases.get(name, name): _result_schema(types[name]) for name in hint._fields}
         return {"properties": fields, "type": "object"}
     if get_origin(hint) is UnionType:
@@ -121,14 +102,18 @@ def _result_schema(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, which
     return {"type": JSON_TYPES[hint]}
 
 
-def _schema(model: type[Arguments], *, defaults: bool) -> dict[str, Any]:
+def _schema(tool: Tool, contract: Contract) -> dict[str, Any]:
     """Return the schema of a tool's arguments without what says nothing: titles that repeat the name.
 
-    Of the defaults, those that are empty or false are listed only on request.
+    Defaults that are false or null are listed only on request, empty ones never.
     """
-    short = _short(model.model_json_schema(), defaults=defaults)
+    short = _short(model_of(tool.function).model_json_schema(), defaults=contract.whole)
     assert isinstance(short, dict)
     short.pop("description", None)
+    if contract.name == OPEN:
+        del short["additionalProperties"]
+    if needed := [name for name, about in short["properties"].items() if about.pop("required", 0)]:
+        short["required"] = needed
     return short
 
 
@@ -143,7 +128,7 @@ def _short(value: object, *, defaults: bool) -> object:
         if key == "properties":
             kept[key] = {name: shorten(about) for name, about in inner.items()}
         elif key == "default" and not inner:
-            kept |= {key: inner} if defaults else {}
+            kept |= {key: inner} if defaults and inner != "" else {}
         elif key not in UNLISTED and inner != UNLISTED_BOUND:
             kept[key] = shorten(inner)
     return kept
@@ -154,10 +139,10 @@ def _short(value: object, *, defaults: bool) -> object:
 
 def _checks(tool: Tool) -> dict[str, Check]:
     try:
-        return checks_of(model_of(tool))
+        return checks_of(model_of(tool.function))
     except ValueError as why:
         raise ValueError(
-            f"{tool.name}: {why}; add it to `tools/arguments.py` and `generate._check`"
+            f"{tool.name}: {why}; add it to `tools/arguments.py` and `scripts/listings.py`"
         ) from why
 
 
@@ -213,3 +198,7 @@ def _bounds(schema: Mapping[str, Any], **names: str) -> dict[str, Any]:
     if more := schema.keys() - _NO_BOUNDS - set(names.values()):
         raise ValueError(f"There is no check for {more} of {schema}")
     return {name: schema[key] for name, key in names.items() if key in schema}
+
+
+if __name__ == "__main__":
+    main()
