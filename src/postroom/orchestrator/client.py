@@ -59,7 +59,6 @@ class _CallFailed(Exception):
 
     def __init__(self, cause: str, *, written: bool = True, retry: bool = True) -> None:
         super().__init__(cause)
-        self.cause = cause
         self.written = written
         self.retry = retry
 
@@ -74,7 +73,7 @@ class MCPClient:
         vault_path: Path,
         *,
         timeout: float = 30.0,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.server_name = server_name
@@ -111,7 +110,11 @@ class MCPClient:
                     break
         # Outside the `except`, so that no chained exception shows what the server wrote.
         problem = self._error(tool_name, failure, uncertain=failure.written and may_write)
-        await self._log(tool_name, problem.message, attempt, fallback=fallback is not None)
+        try:
+            await anyio.to_thread.run_sync(self._log, tool_name, problem.message, attempt, fallback)
+        except (PostroomError, OSError) as error:
+            reason = one_line(str(error))
+            log.warning("%s; the vault's log has no line of it: %s", problem.message, reason)
         if fallback is None:
             raise problem
         result = await anyio.to_thread.run_sync(fallback)
@@ -123,14 +126,15 @@ class MCPClient:
         if self._connection is not None:
             self._connection.end("the client was closed")
             with anyio.CancelScope(shield=True):  # else the server could be left running
-                await self._connection.finished.wait()
+                await asyncio.wait({self._connection.task})
 
     def _connect(self) -> _Connection:
         if self._is_closed:
             raise _CallFailed("the client is closed", written=False, retry=False)
         if self._connection is None or self._connection.cause:
-            environ = os.environ if self._environ is None else self._environ
-            self._connection = _Connection(self.command, environ, self._timeout, self._connection)
+            self._connection = _Connection(
+                self.command, self._environ, self._timeout, self._connection
+            )
         return self._connection
 
     def _error(self, tool: str, failure: _CallFailed, *, uncertain: bool) -> PostroomError:
@@ -138,15 +142,15 @@ class MCPClient:
         call = f"{one_line(self.server_name)}: {one_line(tool)[:80]}"
         if uncertain:
             return Uncertain(
-                f"{call} may have happened or not: {failure.cause}",
+                f"{call} may have happened or not: {failure}",
                 remedy=f"See whether it has happened before you call it again; then {by_hand}",
             )
         return Unavailable(
-            f"{call} was not answered: {failure.cause}",
+            f"{call} was not answered: {failure}",
             remedy=f"Logs/ in the vault says since when; {by_hand}",
         )
 
-    async def _log(self, tool: str, message: str, attempts: int, *, fallback: bool) -> None:
+    def _log(self, tool: str, message: str, attempts: int, fallback: Fallback | None) -> None:
         now = self._clock().astimezone(UTC).isoformat()
         record = {
             "event": "mcp_unavailable",
@@ -156,19 +160,12 @@ class MCPClient:
             "error": "mcp_unavailable",
             "message": message,
             "attempts": attempts,
-            "fallback": fallback,
+            "fallback": fallback is not None,
             "severity": "ERROR",
         }
         data = json.dumps(record, ensure_ascii=False).encode() + b"\n"
-
-        def append() -> None:
-            with closing(Vault(self.vault_path)) as vault:
-                vault.append(f"Logs/orchestrator_{now[:10]}.jsonl", data)
-
-        try:
-            await anyio.to_thread.run_sync(append)
-        except (PostroomError, OSError) as error:
-            log.warning("%s; the vault's log has no line of it: %s", message, one_line(str(error)))
+        with closing(Vault(self.vault_path)) as vault:
+            vault.append(f"Logs/orchestrator_{now[:10]}.jsonl", data)
 
 
 class _Connection:
@@ -182,15 +179,14 @@ class _Connection:
         previous: _Connection | None,
     ) -> None:
         self.cause = ""  # why it ended
-        self.read_only: frozenset[str] = frozenset()  # the tools that change nothing
-        self.finished = anyio.Event()  # the process is gone
+        self.read_only: set[str] = set()  # the tools that change nothing
         self._timeout = timeout
         self._session: ClientSession | None = None
         self._printed_noise = False
         self._is_decided = anyio.Event()  # it has started, or failed to
         self._scope = anyio.CancelScope()  # of the process and the session
         # A task outside every caller's scope: the call that started the server may be cancelled.
-        self._task = asyncio.create_task(self._serve(command, environ, previous))
+        self.task = asyncio.create_task(self._serve(command, environ, previous))
 
     async def started(self) -> ClientSession:
         """Return the session; a server that did not start raises, and nothing has happened."""
@@ -202,13 +198,14 @@ class _Connection:
     async def call(self, tool: str, arguments: Values) -> types.CallToolResult:
         """Return the answer to a call; a server that gives none, or a malformed one, is stopped."""
         session = await self.started()
+        cause = MALFORMED
         try:
             with anyio.fail_after(self._timeout):
                 # Not `Client.call_tool`, which repeats a call when the server asks for input.
                 answer = await session.call_tool(tool, arguments)
-            if _is_well_formed(answer):
+            is_object = isinstance(answer.structured_content, dict | None)
+            if is_object and len(answer.model_dump_json()) <= MAX_ANSWER:
                 return answer
-            cause = MALFORMED
         except TimeoutError:
             noise = ", but lines that are no messages" if self._printed_noise else ""
             cause = f"no answer within {self._timeout:g} seconds{noise}"
@@ -218,8 +215,8 @@ class _Connection:
             if error.code != types.CONNECTION_CLOSED:
                 raise _CallFailed(f"it answered with error {error.code}", retry=False) from None
             cause = self.cause or ENDED
-        except Exception:  # noqa: BLE001 - the SDK raises anything for a malformed answer
-            cause = MALFORMED
+        except Exception:  # noqa: BLE001, S110 - the SDK raises anything for a malformed answer
+            pass
         self.end(cause)
         raise _CallFailed(cause)
 
@@ -237,7 +234,7 @@ class _Connection:
             # Standard error is discarded: it may quote a mail, and a pipe would have to be read.
             with self._scope, Path(os.devnull).open("w") as devnull:
                 if previous:  # never two at once: they may want the same lock
-                    await previous.finished.wait()
+                    await asyncio.wait({previous.task})
                 self._scope.deadline = anyio.current_time() + self._timeout
                 program, *rest = command
                 server = StdioServerParameters(
@@ -247,7 +244,7 @@ class _Connection:
                     encoding_error_handler="replace",  # a byte that is no UTF-8 would end the SDK
                 )
                 async with Client(self._observe(stdio_client(server, errlog=devnull))) as client:
-                    self.read_only = await _read_only_tools(client.session)
+                    await self._list_read_only_tools(client.session)
                     self._scope.deadline = math.inf
                     if not self.cause:
                         self._session = client.session
@@ -258,7 +255,17 @@ class _Connection:
             self.end(_start_failure(error))
         finally:
             self.end(ENDED)
-            self.finished.set()
+
+    async def _list_read_only_tools(self, session: ClientSession) -> None:
+        cursor: str | None = None
+        while True:
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            for tool in page.tools:
+                if tool.annotations and tool.annotations.read_only_hint is True:
+                    self.read_only.add(tool.name)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     @asynccontextmanager
     async def _observe(
@@ -283,41 +290,17 @@ class _Connection:
                 group.cancel_scope.cancel()
 
 
-async def _read_only_tools(session: ClientSession) -> frozenset[str]:
-    """Return the names of the tools that the server lists as read-only."""
-    names: set[str] = set()
-    cursor: str | None = None
-    while True:
-        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-        names.update(
-            tool.name
-            for tool in page.tools
-            if tool.annotations is not None and tool.annotations.read_only_hint is True
-        )
-        cursor = page.next_cursor
-        if cursor is None:
-            return frozenset(names)
-
-
 def _as_json(tool: str, arguments: Values) -> Values:
     """Return the arguments as they are sent; anything but JSON would end the SDK's writer."""
     try:
-        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-        f"{tool}{text}".encode()
+        text = json.dumps([tool, arguments], ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise Invalid(
             f"The arguments for {one_line(tool)[:80]} are no JSON",
             remedy="Give texts, numbers, lists and objects, and no text that is half a character.",
         ) from None
-    sent: Values = json.loads(text)
+    sent: Values = json.loads(text)[1]
     return sent
-
-
-def _is_well_formed(answer: types.CallToolResult) -> bool:
-    structured = answer.structured_content
-    return (structured is None or isinstance(structured, dict)) and (
-        len(answer.model_dump_json()) <= MAX_ANSWER
-    )
 
 
 def _start_failure(error: BaseException) -> str:
@@ -347,23 +330,23 @@ def _values(answer: types.CallToolResult) -> Values:
 
 def _refusal(values: Values, text: str) -> PostroomError:
     """Return a tool's refusal as the error that its code names."""
-    code: object = values.get("error")
-    details: object = values.get("details")
+    code, details = values.get("error"), values.get("details")
     if isinstance(code, dict):  # our own contract nests what document 003 has side by side
         values = details = code
         code = values.get("code")
     if not isinstance(code, str) and (parts := _ERROR_TEXT.match(text)):
         code, text = parts.groups()
-    more: Values = details if isinstance(details, dict) else {}
+    if not isinstance(details, dict):
+        details = {}
     message = _short(values.get("message")) or _short(text) or "The tool refused without a reason"
-    remedy = _short(more.get("remedy"))
+    remedy = _short(details.get("remedy"))
     if code == Limited.code:
-        seconds = more.get("retry_after_seconds")
+        seconds = details.get("retry_after_seconds")
         if not (isinstance(seconds, int | float) and 0 <= seconds < math.inf):
             seconds = DEFAULT_RETRY_SECONDS
-        return Limited(message, seconds=float(seconds), remedy=remedy)
+        return Limited(message, seconds=seconds, remedy=remedy)
     if code == Conflict.code:
-        return Conflict(message, remedy=remedy, etag=_short(more.get("etag")))
+        return Conflict(message, remedy=remedy, etag=_short(details.get("etag")))
     return _ERROR_CLASSES.get(str(code), Unavailable)(message, remedy=remedy)
 
 

@@ -8,66 +8,80 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from postroom.core import handbook
-from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError
-from postroom.core.handbook import (
-    ACKNOWLEDGEMENT,
-    DELEGATED,
-    DRAFTS,
-    Case,
-    Judgement,
-    MailFacts,
-    settled,
+from postroom.core import handbook, life
+from postroom.core.errors import (
+    AuthRequired,
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    PostroomError,
+    Unavailable,
 )
-from postroom.core.policy import back_off
-from postroom.core.records import DecidedBy, InboxItem, InboxState
+from postroom.core.handbook import Case, Judgement, MailFacts, Rule
+from postroom.core.message import SENT
+from postroom.core.policy import Full, back_off
+from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState, Level
+from postroom.core.stamp import DAY
 from postroom.core.text import words
-from postroom.core.values import dataclass
-from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.drafting import Drafter, find_obstacle
-from postroom.orchestrator.servers import ToolValues
-from postroom.orchestrator.vault_reader import Guidance, load_guidance, read_notes
-from postroom.services.inbox import TriageResult
+from postroom.desk.proposals import ORCHESTRATOR, Proposal, Written
+from postroom.desk.recorder import Call
+from postroom.orchestrator.context import Question, RunContext, ToolValues
+from postroom.services.inbox import Changes, MailNotes
 from postroom.services.incoming import text_of
-from postroom.services.mail_notes import MailNotes
-from postroom.vault.folders import HANDBOOK
+from postroom.vault.folders import DRAFTS, HANDBOOK, STYLE
+from postroom.vault.markdown import numbered
+from postroom.vault.note import Note
 
-MAX_TRIES: Final = 4  # before a mail that cannot be judged is left to the person
+MAX_TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
 POLL_SECONDS: Final = 1.0  # between two looks at the letters while a model works
+MAX_CHARS: Final = 50_000  # of a note
+DRAFT_CALL: Final = Call("draft_reply", ORCHESTRATOR, ORCHESTRATOR)
+WITHDRAW_CALL: Final = Call("withdraw_letter", ORCHESTRATOR, ORCHESTRATOR)
+STANDARD_TEXTS: Final = {
+    "draft_reply": handbook.ACKNOWLEDGEMENT,
+    "urgent": handbook.ACKNOWLEDGEMENT,
+    "delegate": handbook.DELEGATED,
+}
 
 
-@dataclass(slots=True)
 class Triage:
-    """Judges the mails that wait, and has their answers drafted."""
+    """Judges the mails that wait, and has their answers drafted.
 
-    context: RunContext
-    mail_notes: MailNotes
-    between_mails: Callable[[], None]  # called often: approved letters do not wait for a round
-    guidance: Guidance = field(default_factory=Guidance)
-    trouble: dict[str, str] = field(default_factory=dict)  # of `handbook` and `model`
+    `between_mails` is called often: approved letters do not wait for a round.
+    """
 
-    @property
-    def _drafter(self) -> Drafter:
-        return Drafter(self.context)
+    def __init__(
+        self, context: RunContext, mail_notes: MailNotes, between_mails: Callable[[], None]
+    ) -> None:
+        self.mail_notes = mail_notes
+        self.rules: tuple[Rule, ...] = ()
+        self._handbook = ""
+        self._style = ""
+        self._context = context
+        self._between_mails = between_mails
+        self._drafter = Drafter(context)
 
     def round(self) -> None:
         """Judge and draft all that can be judged and drafted now."""
         self._drafter.follow_letters()
-        pending = self.context.inbox.records.in_states(InboxState.PENDING)
-        if self.context.stopping.is_set():
+        pending = self._context.inbox.records.in_states(InboxState.PENDING)
+        if self._context.stopping.is_set():
             return
         has_due = any(map(self._is_due, pending))
         # Where nothing is to be judged, no server is started only to check the rules.
-        if self._load_guidance(use_server=has_due) and has_due:
-            for items in self.context.chunks(InboxState.PENDING):
+        if self._load_rules(use_server=has_due) and has_due:
+            for items in self._context.chunks(InboxState.PENDING):
                 self._judge([item for item in items if self._is_due(item)])
-                self.between_mails()
+                self._between_mails()
         retry = next((item for item in pending if item.tries and item.held), None)
-        if retry is not None and self.context.model is not None:
-            self.trouble.setdefault("model", retry.held)
+        if retry is not None and self._context.model is not None:
+            self._context.trouble.setdefault("model", retry.held)
         self._draft_answers()
         self.sync_stale_notes()
 
@@ -77,56 +91,50 @@ class Triage:
         self.sync_stale_notes()
 
     def sync_stale_notes(self) -> None:
-        """Bring the notes of mail up to the ledger."""
-        for item in self.context.inbox.records.with_stale_note():
+        for item in self._context.inbox.records.with_stale_note():
             self.mail_notes.guarded(self.mail_notes.sync_note, item)
 
     def _is_due(self, item: InboxItem) -> bool:
-        waited = self.context.desk.clock().wall - item.changed
+        waited = self._context.desk.clock().wall - item.changed
         return not (item.tries and 0 <= waited < back_off(item.tries))
 
-    def _load_guidance(self, *, use_server: bool) -> bool:
+    def _load_rules(self, *, use_server: bool) -> bool:
         """Read the rules and the style; where they are wrong, no mail is triaged."""
+        notes = read_notes(self._context, (HANDBOOK, STYLE), raw=True, use_server=use_server)
         try:
-            self.guidance = load_guidance(self.context, use_server=use_server)
+            self._handbook, self._style = (_whole_text(path, note) for path, note in notes.items())
+            self.rules = parse_rules(self._handbook)
         except Corrupt as error:
-            if not self.context.stopping.is_set():
-                self._report("handbook", error)
+            if not self._context.stopping.is_set():
+                self._context.report(HANDBOOK, error, part="handbook")
             return False
-        self.trouble.pop("handbook", None)
-        return not self.context.stopping.is_set()
-
-    def _report(self, part: str, error: PostroomError) -> None:
-        text = error.message_with_remedy
-        if self.trouble.get(part) != text:
-            self.trouble[part] = text
-            self.context.emit("trouble", part=part, error=text)
+        self._context.trouble.pop(HANDBOOK, None)
+        return not self._context.stopping.is_set()
 
     def _draft_answers(self) -> None:
-        drafter = self._drafter
-        items = filter(self._is_due, self.context.inbox.records.in_states(InboxState.DECIDED))
+        items = filter(self._is_due, self._context.inbox.records.in_states(InboxState.DECIDED))
         # Where there is no room for all letters, the urgent ones come first.
-        for item in sorted(items, key=_is_not_urgent):
-            if self.context.stopping.is_set() or not drafter.draft(item):
+        for item in sorted(items, key=lambda item: _decision(item) != "urgent"):
+            if self._context.stopping.is_set() or not self._drafter.draft(item):
                 break
             self.sync_stale_notes()
-            self.between_mails()
+            self._between_mails()
 
     # Judging
 
     def _judge(self, items: Sequence[InboxItem]) -> None:
-        notes = [(item, path) for item in items if (path := self.context.inbox.note_path(item))]
-        answers = read_notes(self.context, [path for _, path in notes])
-        results: list[TriageResult] = []
-        for (item, path), answer in zip(notes, answers, strict=True):
-            if self.context.stopping.is_set():
+        notes = {path: item for item in items if (path := self._context.note_path(item))}
+        results: list[InboxItem] = []
+        for path, answer in read_notes(self._context, list(notes)).items():
+            item = notes[path]
+            if self._context.stopping.is_set():
                 break
             if isinstance(answer, Corrupt):
                 self.mail_notes.guarded(self.mail_notes.sync_note, item)  # which puts it aside
             elif isinstance(answer, PostroomError):
                 self.mail_notes.report(f"{path}: {answer.message_with_remedy}")
             elif (
-                str(answer["frontmatter"].get("status")).strip().casefold() == InboxState.PENDING
+                str(answer.fields.get("status")).strip().casefold() == InboxState.PENDING
                 and (result := self._judge_one(item, answer)) is not None
             ):
                 results.append(result)
@@ -135,79 +143,303 @@ class Triage:
                     results.clear()
         self._save(results)
 
-    def _judge_one(self, item: InboxItem, note: ToolValues) -> TriageResult | None:
-        """Return what becomes of a mail; None where it is to be judged again later."""
-        facts = replace(item.facts or MailFacts(), words=words(text_of(str(note["body"]))))
-        obstacle = find_obstacle(self.context, item)
-        rule = None if item.wish else handbook.decide(self.guidance.rules, facts)
+    def _judge_one(self, item: InboxItem, note: NoteText) -> InboxItem | None:
+        """Return a mail with what becomes of it; None where it is to be judged again later."""
+        facts = replace(item.facts or MailFacts(), words=words(text_of(note.body)))
+        rule = None if item.wish else handbook.decide(self.rules, facts)
+        judgement: Judgement | None
         if rule is not None:
-            by = f"line {rule.line} of {HANDBOOK}"
-            return TriageResult(item, settled(rule.judgement, obstacle), by)
-        if self.context.model is None:
-            judgement = Judgement("draft_reply", why="No rule fits it.")
-            if not self.guidance.handbook:
-                judgement = Judgement("needs_info", why=f"There is no {HANDBOOK} with rules.")
-            return TriageResult(item, settled(judgement, obstacle), DecidedBy.NO_RULE)
-        answer = self._ask_model(item, note)
-        if answer is None or not self.mail_notes.is_unchanged(item):
-            return None  # no answer, or the person edited the note meanwhile
-        return TriageResult(item, settled(answer, obstacle), DecidedBy.MODEL)
+            judgement, by = rule.judgement, f"line {rule.line} of {HANDBOOK}"
+        elif self._context.model is not None:
+            judgement, by = self._ask_model(item, note), DecidedBy.MODEL
+            if judgement is None or not self.mail_notes.is_unchanged(item):
+                return None  # no answer, or the person edited the note meanwhile
+        elif self._handbook:
+            judgement, by = Judgement("draft_reply", why="No rule fits it."), DecidedBy.NO_RULE
+        else:
+            why = f"There is no {HANDBOOK} with rules."
+            judgement, by = Judgement("needs_info", why=why), DecidedBy.NO_RULE
+        judgement = handbook.prevent_loop(judgement, find_obstacle(self._context, item))
+        text = judgement.text or STANDARD_TEXTS.get(judgement.decision, "")
+        return item._replace(judgement=replace(judgement, text=text), by=by)
 
-    def _ask_model(self, item: InboxItem, note: ToolValues) -> Judgement | None:
-        fields: dict[str, Any] = note["frontmatter"]
-        has_draft = item.wish and item.letter
+    def _ask_model(self, item: InboxItem, note: NoteText) -> Judgement | None:
+        fields, draft = note.fields, ""
+        if item.wish and item.letter:
+            draft = self._context.desk.reader.letters.get(item.letter).letter.text
         case = Case(
             sender=str(fields.get("from", "")),
             to=str(fields.get("to", "")),
             subject=str(fields.get("subject", "")),
             date=str(fields.get("date", "")),
-            body=str(note["body"]),
-            handbook=self.guidance.handbook,
-            style=self.guidance.style,
+            body=note.body,
+            handbook=self._handbook,
+            style=self._style,
             wish=item.wish,
-            draft=self.context.inbox.letter(item).letter.text if has_draft else "",
+            draft=draft,
         )
         try:
             judgement = self._run_model(case)
         except PostroomError as error:
-            if self.context.stopping.is_set():
+            if self._context.stopping.is_set():
                 return None
-            self._report("model", error)
+            self._context.report("model", error, part="model")
             is_setting = isinstance(error, Invalid | AuthRequired)  # wrong for every mail
             if not is_setting and item.tries + 1 >= MAX_TRIES:
                 why = f"The model gave no answer: {error.message}"[:300]
                 return Judgement("needs_info", why=why)
             held = error.message_with_remedy if is_setting else error.message
-            self.context.inbox.change(item, held=held, tries=item.tries + 1)
+            self._context.inbox.change(item, held=held, tries=item.tries + 1)
             return None
-        self.trouble.pop("model", None)
+        self._context.trouble.pop("model", None)
         return judgement
 
     def _run_model(self, case: Case) -> Judgement:
         """Ask the model in a thread, so that approved letters are sent meanwhile."""
-        assert self.context.model is not None
+        assert self._context.model is not None
         with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(self.context.model.judge, case)
+            answer = pool.submit(self._context.model.judge, case)
             while not wait([answer], POLL_SECONDS).done:
-                self.between_mails()
+                self._between_mails()
             return answer.result()
 
-    def _save(self, results: Sequence[TriageResult]) -> None:
-        if not results:
-            return
-        complete = [result._replace(judgement=_with_text(result.judgement)) for result in results]
-        for item, judgement, by in self.context.inbox.save_decisions(complete):
-            self.context.emit_for(item, "triaged", decision=judgement.decision, by=by)
-        self.sync_stale_notes()
+    def _save(self, results: Sequence[InboxItem]) -> None:
+        if results:
+            for item in self._context.inbox.save_decisions(results):
+                self._context.emit_for(item, "triaged", decision=_decision(item), by=item.by)
+            self.sync_stale_notes()
 
 
-def _is_not_urgent(item: InboxItem) -> bool:
-    return item.judgement is None or item.judgement.decision != "urgent"
+def _decision(item: InboxItem) -> str:
+    return item.judgement.decision if item.judgement else ""
 
 
-def _with_text(judgement: Judgement) -> Judgement:
-    """Return a judgement with the standard text where its rule gives none."""
-    if judgement.text or judgement.decision not in (*DRAFTS, "delegate"):
-        return judgement
-    text = DELEGATED if judgement.decision == "delegate" else ACKNOWLEDGEMENT
-    return Judgement(judgement.decision, text, judgement.why)
+def find_obstacle(context: RunContext, item: InboxItem) -> str:
+    """Return why no answer to this mail is drafted automatically; empty where nothing speaks against it."""
+    since = context.desk.clock().wall - DAY
+    drafts = context.inbox.records.drafts_in_thread(item.account, item.thread, since)
+    # Another version that the person asked for does not count as an automatic answer.
+    return handbook.answer_obstacle(
+        item.facts or MailFacts(), 0 if item.wish else drafts, context.most_drafts
+    )
+
+
+# What triage reads in the vault, through its server
+
+
+class NoteText(NamedTuple):
+    """A note as its server returns it."""
+
+    fields: dict[str, Any]
+    body: str
+    is_cut: bool = False
+
+
+def read_notes(
+    context: RunContext, paths: Sequence[str], *, raw: bool = False, use_server: bool = True
+) -> dict[str, NoteText | PostroomError]:
+    """Return each note, or the error in its place.
+
+    With `raw`, the body is the whole text. What the server does not answer is read from the disk;
+    without `use_server` everything is.
+    """
+    questions = [_question(context, path, raw=raw) for path in paths]
+    if use_server:
+        answers = context.servers.ask("vault", "read_note", questions)
+    else:
+        answers = [question.result({}) for question in questions]
+    return dict(zip(paths, answers, strict=True))
+
+
+def _question(context: RunContext, path: str, *, raw: bool) -> Question[NoteText]:
+    def read() -> NoteText:
+        data = context.desk.vault.read(path)[0]
+        if raw:
+            return NoteText({}, data.decode(errors="replace").replace("\r\n", "\n"))
+        note = Note.parse(data)
+        return NoteText(dict(note.values), note.body)
+
+    arguments = {"path": f"{context.room}{path}", "max_chars": MAX_CHARS, "raw": raw}
+    return Question(arguments, _parse_note, read)
+
+
+def _parse_note(values: ToolValues) -> NoteText:
+    fields, body = values.get("frontmatter"), values.get("body")
+    if isinstance(fields, dict) and isinstance(body, str):
+        return NoteText(fields, body, bool(values.get("next_offset")))
+    raise Corrupt("The answer of the vault's server is no note")
+
+
+def _whole_text(path: str, answer: NoteText | PostroomError) -> str:
+    """Return the whole text of the person's handbook or style, empty where there is none."""
+    if isinstance(answer, NotFound):
+        return ""
+    if isinstance(answer, PostroomError):
+        raise Corrupt(f"{path}: {answer.message}", remedy=answer.remedy)
+    if answer.is_cut:
+        raise Corrupt(f"{path} has more than {MAX_CHARS:,} characters", remedy="Shorten it.")
+    return answer.body
+
+
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong.
+
+    A handbook without rules under its heading is refused: its rules were written somewhere else.
+    """
+    lines = list(numbered(text.removeprefix("\ufeff")))
+    under = [(number, line) for number, title, line in lines if title == handbook.TITLE]
+    if text.strip() and not under:
+        raise Corrupt(
+            f"{HANDBOOK} has no heading `## {handbook.TITLE}`, under which rules would count",
+            remedy="Write it, in these letters. Until then no mail is triaged.",
+        )
+    elsewhere = ((number, line) for number, title, line in lines if title != handbook.TITLE)
+    if misplaced := handbook.misplaced(elsewhere):
+        raise Corrupt(
+            f"{HANDBOOK}, line {misplaced}: a rule does not stand under `## {handbook.TITLE}`",
+            remedy="Move it there, or put what only looks like one into a code fence.",
+        )
+    return handbook.parse((number, line) for number, line in under if not line.startswith("#"))
+
+
+class Drafter:
+    """Proposes answers to the desk; each waits there for the person, whatever the settings."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    def draft(self, item: InboxItem) -> bool:
+        """Draft the answer to one mail; return False where there is no room for more letters."""
+        rules, inbox = self._context.desk.rules, self._context.inbox
+        if not rules.live:
+            why = f"Postroom rehearses ({rules.source}): it is drafted when that is over."
+            if item.held != why:
+                about = {"message": item.message}
+                self._context.desk.recorder.write(DRAFT_CALL, result="dev_mode", parameters=about)
+                self._hold(item, why)
+            return True
+        try:
+            entry = self._propose(item)
+        except (Limited, Full, AuthRequired) as error:
+            self._hold(item, f"{error.message.rstrip('.')}. It is drafted when there is room.")
+            return False
+        except (Invalid, Denied, NotFound) as error:
+            why = f"No answer is drafted by itself: {error.message.rstrip('.')}."
+            self._close(item, InboxState.NEEDS_INFO, Judgement("needs_info", why=why[:300]))
+        except PostroomError as error:
+            if item.tries + 1 >= MAX_TRIES and not isinstance(error, Unavailable):
+                why = f"No answer could be drafted: {error.message_with_remedy}"
+                self._close(item, InboxState.NEEDS_INFO, Judgement("needs_info", why=why[:300]))
+            else:
+                inbox.change(item, held=error.message, tries=item.tries + 1)
+        else:
+            if entry is None:
+                judgement = Judgement("archive", why="It was answered already.")
+                self._close(item, InboxState.DONE, judgement)
+            # Where it cannot be recorded, the next round finds the letter by its key.
+            elif inbox.save_draft(item, entry):
+                self._context.emit_for(item, "drafted", letter=entry.id)
+        return True
+
+    def _propose(self, item: InboxItem) -> Entry | None:
+        """Return the answer, proposed to the desk; None where the person has answered the mail."""
+        desk, judgement = self._context.desk, item.judgement
+        assert judgement is not None
+        key = f"triage {item.turn} {item.account} {item.message}"[:200]
+        if known := desk.reader.letters.by_key(ORCHESTRATOR, key):
+            existing = desk.reader.letters.get(known[0])  # drafted before a crash, not recorded
+            desk.sync_notes_and_log(existing)
+            return existing
+        # Since it was judged, another answer may have been drafted in its conversation.
+        if obstacle := find_obstacle(self._context, item):
+            raise Denied(obstacle)
+        if self._is_answered(item):
+            return None
+        _, reply = self._context.services.mailbox.answer(
+            item.account, id=item.message, thread="", everyone=False
+        )
+        letter = desk.composer.letter(
+            Written(
+                reply.to,
+                reply.subject,
+                judgement.text,
+                answers=item.message,
+                account=item.account,
+            )
+        )
+        if item.by == DecidedBy.NO_RULE and desk.exposure.card(letter, ()).level is Level.STOP:
+            raise Denied("no rule asks for it, and its risk card would be red")
+        link = f"[[{self._context.note_name(item)}]]"
+        fields = {"reply_to_message_id": item.message, "answers": link}
+        if judgement.decision == "urgent":
+            fields["priority"] = "urgent"
+        proposal = Proposal(
+            key=key,
+            home=DRAFTS,
+            replaces=item.letter if item.wish else "",
+            always_ask=True,
+            fields=fields,
+        )
+        return desk.calls.propose(DRAFT_CALL, letter, proposal)
+
+    def _is_answered(self, item: InboxItem) -> bool:
+        """Whether a sent mail of the conversation answers this one."""
+        box = self._context.services.mailbox.box(item.account)
+        messages = box.thread(item.message).messages
+        names = {one.mail.message_id for one in messages if one.id == item.message} - {""}
+        sent = [one.mail for one in messages if SENT in one.labels]
+        return any(names & {*mail.in_reply_to, *mail.references} for mail in sent)
+
+    def _hold(self, item: InboxItem, why: str) -> None:
+        if item.held != why:
+            self._context.inbox.change(item, held=why)
+            self._context.emit_for(item, "held", why=why)
+
+    def _close(self, item: InboxItem, state: InboxState, judgement: Judgement) -> None:
+        self._context.inbox.change(item, state=state, judgement=judgement, held="")
+        self._context.emit_for(item, "instead", decision=judgement.decision, why=judgement.why)
+
+    # What became of the letters
+
+    def follow_letters(self) -> None:
+        """Change the mails whose letter was closed or reopened."""
+        has_model = self._context.model is not None
+        for item in self._context.inbox.records.with_changed_letter():
+            entry = self._context.desk.reader.letters.get(item.letter)
+            if item.by == DecidedBy.PERSON and item.state == InboxState.DONE:
+                self._withdraw(item, entry)
+            elif changes := plan_for_letter(item, entry, has_model=has_model):
+                self._context.inbox.change(item, **changes)
+
+    def _withdraw(self, item: InboxItem, entry: Entry) -> None:
+        """Withdraw the answer to a mail that the person called done, if it still waits."""
+        by = DecidedBy.PERSON_ONLY
+        if isinstance(entry.state, life.Pending):
+            try:
+                self._context.desk.calls.withdraw(WITHDRAW_CALL, entry.id)
+            except Conflict:
+                pass  # it was decided at this moment
+            except PostroomError:
+                return  # the next round tries again
+            by = DecidedBy.PERSON_WITHDRAWN
+        self._context.inbox.change(item, by=by)
+
+
+def plan_for_letter(item: InboxItem, entry: Entry, *, has_model: bool) -> Changes:
+    """Return what changes about a mail after its letter: sent is done, and a refused one is the person's.
+
+    Nothing where the mail is in that state already.
+    """
+    changes: Changes
+    match entry.state:
+        case life.Sent():
+            changes = {"state": InboxState.DONE, "held": ""}
+        case life.Rejected(revise=True, reason=wish) if has_model:
+            changes = {"state": InboxState.PENDING, "wish": wish or "Write it anew.", "tries": 0}
+        case _ if entry.kind in life.OPEN:
+            changes = {"state": InboxState.DRAFTED}
+        case state:
+            why = life.describe(state, id=entry.id)[:300]
+            judgement = Judgement("needs_info", why=why)
+            changes = {"state": InboxState.NEEDS_INFO, "judgement": judgement}
+    return {} if changes["state"] == item.state else changes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
-from postroom.core.errors import Corrupt, NotFound, PostroomError
+from postroom.core.errors import NotFound, PostroomError
 from postroom.core.handbook import MailFacts
 from postroom.core.mail_view import MailView
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
@@ -18,8 +18,8 @@ from postroom.core.values import dataclass
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
-from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.servers import Question, ToolValues
+from postroom.orchestrator.context import Question, RunContext, ToolValues
+from postroom.services.inbox import MailNotes
 from postroom.services.incoming import (
     BODY,
     exposed,
@@ -27,7 +27,6 @@ from postroom.services.incoming import (
     parse_message,
     values_of,
 )
-from postroom.services.mail_notes import MailNotes
 
 BASELINE: Final = 500  # mails of the inbox that are recorded as there before
 MAX_PAGES: Final = 50  # that are searched where the cursor was lost
@@ -43,25 +42,28 @@ class Watcher:
     context: RunContext
     mail_notes: MailNotes
     between_mails: Callable[[], None]  # called often: approved letters do not wait for a round
-    trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
-    _reported: dict[str, str] = field(default_factory=dict)
+    _failed: set[str] = field(default_factory=set)  # accounts, in this round
 
-    def find_new(self, account: str) -> None:
-        """Record what is new in a mailbox, together with how far it was followed."""
+    def find_all_new(self) -> None:
+        self._failed.clear()
+        for account in self.context.accounts:
+            self.find_new(account)
+
+    def find_new(self, account: str) -> bool:
+        """Record what is new in a mailbox, and how far it was followed; return whether that could be done."""
         try:
             count = self._find_new(account)
         except PostroomError as error:
             self._report(account, error)
-            return
-        self.trouble.pop(account, None)
+            return False
         if count:
             self.context.emit("found", account=account, mails=count)
+        return True
 
     def _report(self, account: str, error: PostroomError) -> None:
-        self.trouble[account] = error
-        if self._reported.get(account) != error.message:
-            self._reported[account] = error.message
-            self.context.emit("trouble", account=account, error=error.message, remedy=error.remedy)
+        self._failed.add(account)
+        facts = {"account": account, "error": error.message, "remedy": error.remedy}
+        self.context.report(f"account {account}", error, **facts)
 
     def _find_new(self, account: str) -> int:
         box = self.context.desk.mailboxes(account)
@@ -95,18 +97,17 @@ class Watcher:
         """The provider has forgotten the cursor: search the inbox for mails that are not known."""
         self.context.emit("cursor_lost", account=account)
         start = box.changes().cursor
-        new: list[str] = []
+        there: list[str] = []
         for page in _pages(box, "in:inbox", MAX_PAGES):
             ids = [mail.id for mail in page.items if mail.date >= cursor.floor]
-            unknown, reopened = self.context.inbox.select_unknown(account, ids)
-            if reopened:
-                self.context.emit("found", account=account, mails=reopened)
-            new += unknown
-            if not ids or len(ids) - len(unknown) == len(page.items):
+            there += ids
+            known = self.context.inbox.records.known_of(account, ids)
+            if not ids or len(known) == len(page.items):
                 break
         changes = box.changes(start)
-        oldest_first = [*reversed(new), *changes.added]
-        return self.context.inbox.add(account, cursor._replace(cursor=changes.cursor), oldest_first)
+        oldest_first = [*reversed(there), *changes.added]
+        new_cursor = cursor._replace(cursor=changes.cursor)
+        return self.context.inbox.add(account, new_cursor, oldest_first, relabelled=there)
 
     def add_backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
@@ -123,31 +124,22 @@ class Watcher:
         for items in self.context.chunks(InboxState.FOUND):
             self._write_notes(items)
             self.between_mails()
-        self._reported = {
-            name: text for name, text in self._reported.items() if name in self.trouble
-        }
+        for account in set(self.context.accounts) - self._failed:
+            self.context.trouble.pop(f"account {account}", None)
 
     def _write_notes(self, items: Sequence[InboxItem]) -> None:
         items = [item for item in items if not self.mail_notes.finish_write(item)]
-        questions = list(map(self._question, items))
-        answers = self.context.servers.ask("email", "get_email", questions)
+        answers = self.context.servers.ask("email", "get_email", list(map(self._question, items)))
         if self.context.stopping.is_set():
             return
         new: list[tuple[InboxItem, MailView, MailFacts]] = []
-        for item, question, answer in zip(items, questions, answers, strict=True):
+        for item, answer in zip(items, answers, strict=True):
             if isinstance(answer, NotFound):
                 self.context.inbox.close_without_note(item, InboxState.ASIDE)
-                continue
-            try:
-                if isinstance(answer, PostroomError):
-                    raise answer
-                mail = _parse(question, answer)
-                mail_facts = facts(mail, self.context.desk.exposure.own(item.account))
-            except PostroomError as error:
-                self._report(item.account, error)
-                continue
-            if self._needs_note(item, mail, mail_facts):
-                new.append((item, mail, mail_facts))
+            elif isinstance(answer, PostroomError):
+                self._report(item.account, answer)
+            elif self._needs_note(item, *answer):
+                new.append((item, *answer))
         if new:
             # Recorded before the note is there: whoever reads the note has seen the mail.
             self.context.desk.exposure.record(
@@ -169,23 +161,19 @@ class Watcher:
             return True
         return False
 
-    def _question(self, item: InboxItem) -> Question:
-        def read() -> ToolValues:
+    def _question(self, item: InboxItem) -> Question[tuple[MailView, MailFacts]]:
+        def parse(values: ToolValues) -> tuple[MailView, MailFacts]:
+            mail = parse_message(values)
+            return mail, facts(mail, self.context.desk.exposure.own(item.account))
+
+        def read() -> tuple[MailView, MailFacts]:
             mailbox = self.context.services.mailbox
-            return values_of(mailbox.message(READ_CALL, item.account, item.message))
+            return parse(values_of(mailbox.message(READ_CALL, item.account, item.message)))
 
         arguments: dict[str, object] = {"id": item.message, "max_chars": BODY}
         if len(self.context.accounts) > 1:
             arguments["account"] = item.account
-        return Question(arguments, read)
-
-
-def _parse(question: Question, answer: ToolValues) -> MailView:
-    """Return the mail; an answer that is no mail is read without the server."""
-    try:
-        return parse_message(answer)
-    except Corrupt:
-        return parse_message(question.fallback())
+        return Question(arguments, parse, read)
 
 
 def _pages(box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:

@@ -5,7 +5,7 @@ import pytest
 from postroom.core import life
 from postroom.core.handbook import Judgement
 from postroom.core.records import InboxItem, InboxState
-from postroom.orchestrator.drafting import plan_for_letter
+from postroom.orchestrator.triage import plan_for_letter
 from tests.rounds import Rounds
 
 

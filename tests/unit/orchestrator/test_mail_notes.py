@@ -9,7 +9,7 @@ import pytest
 
 from postroom.core.records import InboxItem
 from postroom.desk.note_sync import NoteSync
-from postroom.services.mail_notes import MailNotes
+from postroom.services.inbox import MailNotes
 from postroom.vault.note import Note
 from postroom.vault.vault import Ready, Vault
 from tests.desks import Dead
@@ -237,7 +237,7 @@ class Unfollowed(MailNotes):
 def killed_before_the_note_follows(rounds: Rounds) -> None:
     triage = rounds.orchestrator._triage
     was = triage.mail_notes
-    triage.mail_notes = Unfollowed(was.sync, was.report, was.broken, was.problems)
+    triage.mail_notes = Unfollowed(was.sync, was.inbox, was.report)
     with pytest.raises(Dead):
         rounds.round()
     rounds.restart()

@@ -20,8 +20,14 @@ from hypothesis import strategies as st
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, Unavailable
 from postroom.core.handbook import DECISIONS, MAX_TEXT, MAX_WHY, Case, Judgement
 from postroom.core.text import clean, words
-from postroom.orchestrator.model import SERVICES, CommandModel, ProviderModel, open_model
-from postroom.orchestrator.prompt import build_prompt, draw_mark
+from postroom.orchestrator.model import (
+    SERVICES,
+    CommandModel,
+    ProviderModel,
+    build_prompt,
+    draw_mark,
+    open_model,
+)
 from tests.models import CHAT, MESSAGES, RESPONSES, Interface, Reply, Service
 
 SECRET = "sk-kept-from-everyone"

@@ -12,9 +12,9 @@ from postroom.core.handbook import ACKNOWLEDGEMENT
 from postroom.core.message import SENT, Message
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.orchestrator.servers import Question, ToolValues
-from postroom.vault.markdown import fenced, sections
-from tests.narrow import narrow
+from postroom.orchestrator.context import Question, ToolValues
+from postroom.vault.markdown import sections
+from tests.fences import fenced
 from tests.providers import BUSY, Courier
 from tests.rounds import Rounds, approved
 
@@ -344,11 +344,15 @@ def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds: Rounds) ->
     rounds.handbook("anything: archive")
 
     def cut(
-        server: str, tool: str, questions: Sequence[Question]
+        server: str, tool: str, questions: Sequence[Question[Any]]
     ) -> list[ToolValues | PostroomError]:
         found = rounds.servers.alone(server, tool, questions)
         if server == "vault" and any("Handbook" in str(q.arguments["path"]) for q in questions):
-            narrow(found[0], dict)["next_offset"] = 50_000
+            found[0] = {
+                "frontmatter": {},
+                "body": (rounds.vault / "Handbook.md").read_text(),
+                "next_offset": 50_000,
+            }
         return found
 
     rounds.servers.answer = cut
@@ -479,10 +483,10 @@ def test_rules_that_stand_elsewhere_are_not_passed_over(rounds: Rounds, text: st
 
 
 def test_the_handbook_that_init_writes_is_one() -> None:
-    from postroom.cli.setup import TEXTS
-    from postroom.orchestrator.vault_reader import parse_rules
+    from postroom.cli.ui import read_text
+    from postroom.orchestrator.triage import parse_rules
 
-    handbook = (TEXTS / "Handbook.md").read_text("utf-8")
+    handbook = read_text("Handbook.md")
     assert [rule.written for rule in parse_rules(handbook)] == [
         "- automatic: archive",
         "- list: archive",

@@ -4,7 +4,8 @@ import pytest
 
 from postroom.core.errors import AuthRequired, Corrupt, Unavailable
 from postroom.core.handbook import Case, Decision, Judgement
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
+from tests.fences import fenced
 from tests.rounds import Rounds, Thinker, approved, with_model
 
 WRITTEN = Judgement("draft_reply", "Dear Ann, I shall come.", "She asks for it.")

@@ -11,9 +11,10 @@ from postroom.core.message import DRAFT, INBOX, SENT, SPAM, TRASH, UNREAD
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Changes
 from postroom.services.incoming import values_of
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.conftest import size
+from tests.fences import fenced
 from tests.providers import Courier
 from tests.rounds import INBOXED, Rounds
 
