@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Final
 from urllib.parse import quote
 
-from starlette.responses import Response
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message
-from postroom.core.records import DAY, Entry
-from postroom.core.stamp import elapsed
-from postroom.desk.compose import normalize_text
-from postroom.web import views
-from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
-from postroom.web.views import HistoryQuery, Notice, PageFrame, QueueView, letter_changes
+from postroom.core.records import Check, Entry, Level
+from postroom.core.stamp import DAY, elapsed
+from postroom.core.values import dataclass
+from postroom.desk.desk import Desk
+from postroom.desk.proposals import normalize_text
+from postroom.services.services import Services
+from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.request import ERRORS, OTHER_ERROR, Form, PageRequest, page, read_form
+from postroom.web.sessions import Sessions, ticket_error
+from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes, pages
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation
+MAX_SIGN_IN: Final = 20_000  # bytes of the form of a browser that is not signed in
+COOKIE_SECONDS: Final = 30 * 86_400
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
+# A path on this host, whatever a browser makes of it.
+_OWN_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
+# A sentence at the top of a page, after its kind: `good`, `note` or `stop`.
+Notice = tuple[str, str]
 _CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
 _UNDECIDED, _LEAVING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
 # By the name of an action: the states before and after it, and the sentence that confirms it.
@@ -43,133 +54,190 @@ CONFIRMATIONS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """The addresses of the page, one method each."""
+    """The addresses of the page, one method each, and what they work with."""
 
-    def __init__(self, context: AppContext) -> None:
-        self._context = context
-        self._desk = context.services.desk
-        self._reader = self._desk.reader
-        self._sessions = context.sessions
+    services: Services
+    sessions: Sessions
+    feed: ChangeFeed
+    dispatcher: AutoDispatcher
+    zone: tzinfo
+    checks: Callable[[], Sequence[Check]]  # those that answer at once
+    mail_checks: Callable[[], Sequence[Check]]  # those that ask mail providers
+
+    @property
+    def _desk(self) -> Desk:
+        return self.services.desk
+
+    # Signing in and out
+
+    def sign_in_form(self, request: Request) -> Response:
+        ticket = request.path_params["ticket"]
+        if self._desk.reader.sessions.is_ticket_valid(ticket):
+            needs_passphrase = self.sessions.needs_passphrase
+            return page("sign_in.html", ticket=ticket, needs_passphrase=needs_passphrase, error="")
+        if self.sessions.find(request.cookies):
+            return RedirectResponse("/", 303)  # signed in already, perhaps by this very address
+        raise ticket_error()
+
+    async def sign_in(self, request: Request) -> Response:
+        return await anyio.to_thread.run_sync(self._sign_in, await read_form(request, MAX_SIGN_IN))
+
+    def _sign_in(self, form: Form) -> Response:
+        ticket = form.get("ticket", "")
+        try:
+            session = self.sessions.sign_in(ticket, form.get("passphrase", ""))
+        except (Denied, Limited) as error:
+            if not self._desk.reader.sessions.is_ticket_valid(ticket):
+                raise
+            # A mistyped passphrase does not use the address up.
+            problem = error.message_with_remedy
+            return page("sign_in.html", 403, ticket=ticket, needs_passphrase=True, error=problem)
+        return self._with_cookie(session.secret, COOKIE_SECONDS)
+
+    def _with_cookie(self, secret: str, seconds: int) -> Response:
+        answer = RedirectResponse("/", 303)
+        name, is_https = self.sessions.cookie, self.sessions.is_https
+        answer.set_cookie(name, secret, seconds, httponly=True, samesite="strict", secure=is_https)
+        return answer
+
+    def unlock(self, request: PageRequest) -> Response:
+        """Lead back to the page that was asked for before it was locked."""
+        path = request.form.get("next", "/")
+        return RedirectResponse(path if _OWN_PATH.fullmatch(path) else "/", 303)
+
+    def sign_out(self, request: PageRequest) -> Response:
+        self.sessions.sign_out(request.session)
+        self.feed.notify()
+        return self._with_cookie("", 0)
+
+    async def events(self, request: Request) -> Response:
+        """Stream every change to a page for as long as its browser is signed in and unlocked."""
+
+        def is_allowed() -> bool:
+            try:
+                session = self.sessions.find(request.cookies)
+                return session is not None and not self.sessions.is_locked(session)
+            except PostroomError:
+                return False
+
+        if not await anyio.to_thread.run_sync(is_allowed):
+            return Response(status_code=401)
+        return StreamingResponse(self.feed.stream(is_allowed), media_type="text/event-stream")
 
     # What every page has
 
-    def _frame(
+    def _page(
         self,
         request: PageRequest,
-        title: str,
-        place: str,
+        template: str,
         *notices: Notice,
-        queue: QueueView | None = None,
-    ) -> PageFrame:
-        """Return the frame of a page; `place` is the address of the tab that it belongs to."""
-        dispatcher = self._context.dispatcher
+        status: int = 200,
+        **values: object,
+    ) -> Response:
+        """Return a page in its frame; beside a letter (the value `entry`) and the summary it has the queue.
+
+        With `back`, the address of another page, the template is a part of that page: its script gets it as it is, and
+        a person as a page of its own.
+        """
+        entry = values.get("entry")
+        chosen = entry.id if isinstance(entry, Entry) else ""
         # A page that loads itself again has not been read: its notices are kept for the next one.
-        current = [
-            Notice("note", one) for one in dispatcher.take_notices(keep=request.is_automatic)
-        ]
-        if dispatcher.problem:
-            current.append(Notice("stop", f"Nothing is being sent: {dispatcher.problem}"))
+        sentences = self.dispatcher.take_notices(keep=request.is_automatic)
+        current = [*notices, *(("note", sentence) for sentence in sentences)]
+        if problem := self.dispatcher.problem:
+            current.append(("stop", f"Nothing is being sent: {problem}"))
         try:
             if paused := self._desk.paused():
                 pause = f"Sending and triage are paused by the file {paused} in your vault. Delete it to continue."
-                current.append(Notice("note", pause))
+                current.append(("note", pause))
         except PostroomError as error:
-            current.append(Notice("stop", error.message_with_remedy))
-        return PageFrame(
-            title=title,
-            place=place,
-            person=request.session.person,
-            token=request.session.token,
-            rules=self._desk.rules,
-            zone=self._context.zone,
-            now=self._desk.clock(),
-            waiting=self._reader.lists.count("pending", "unknown"),
-            notices=(*notices, *current),
-            queue=queue,
-        )
-
-    def _part(
-        self, request: PageRequest, template: str, title: str, back: str, **values: object
-    ) -> Response:
-        """Return a part to the page whose script asked for it; to a person, as a page of its own."""
-        frame = self._frame(request, title, "")
-        if request.is_automatic:
-            return page(template, frame=frame, **values)
-        return page("part.html", frame=frame, part=template, back=back, **values)
+            current.append(("stop", error.message_with_remedy))
+        frame = {
+            "session": request.session,
+            "rules": self._desk.rules,
+            "zone": self.zone,
+            "now": self._desk.clock(),
+            "waiting": self._desk.reader.lists.count("pending", "unknown"),
+            "notices": current,
+            "queue": self._queue(request, chosen) if chosen or template == "summary.html" else None,
+        }
+        whole = "part.html" if "back" in values and not request.is_automatic else template
+        return page(whole, status, frame=frame, part=template, **values)
 
     # The queue and one letter
 
     def queue(self, request: PageRequest) -> Response:
-        frame = self._frame(request, "Queue", "/", queue=self._queue(request))
-        return page("summary.html", frame=frame, chart=self._chart())
+        return self._page(request, "summary.html", chart=self._chart())
 
-    def _queue(self, request: PageRequest, chosen: str = "") -> QueueView:
-        lists = self._reader.lists
+    def _queue(self, request: PageRequest, chosen: str) -> dict[str, object]:
+        """Return one page of the queue, newest first."""
+        lists = self._desk.reader.lists
         is_live = self._desk.rules.live or lists.count("pending") > 0
         state = "pending" if is_live else "rehearsal"
         total = lists.count(state)
-        number = min(_page_number(request), views.pages(total))
-        skip, now = (number - 1) * views.PAGE_SIZE, self._desk.clock()
+        number = min(request.page_number, pages(total))
+        skip, now = (number - 1) * PAGE_SIZE, self._desk.clock()
         # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
         failed = [
             one
             for one in lists.summaries("failed", newest=20)[::-1]
             if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
         ]
-        return QueueView(
-            unknown=lists.summaries("unknown")[::-1],
-            failed=failed,
-            approved=lists.summaries("approved", "sending", newest=views.PAGE_SIZE)[::-1],
-            waiting=lists.summaries(state, newest=views.PAGE_SIZE, skip=skip)[::-1],
-            total=total,
-            number=number,
-            rehearsed=not is_live,
-            chosen=chosen,
-        )
+        return {
+            "unknown": lists.summaries("unknown")[::-1],
+            "failed": failed,
+            "approved": lists.summaries("approved", "sending", newest=PAGE_SIZE)[::-1],
+            "waiting": lists.summaries(state, newest=PAGE_SIZE, skip=skip)[::-1],
+            "total": total,
+            "number": number,
+            "rehearsed": not is_live,
+            "chosen": chosen,
+        }
 
     def letter(self, request: PageRequest) -> Response:
         with suppress(PostroomError):  # which the frame of the page reports
             self._reconcile()
         action = request.http.query_params.get("done", "")
         before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
-        last_two = [life.name(state) for state in self._reader.history.states(request.id)[-2:]]
+        last_two = [
+            life.name(state) for state in self._desk.reader.letters.past_states(request.id)[-2:]
+        ]
         # A link from elsewhere must not make the page confirm what was not done.
         is_done = len(last_two) == 2 and last_two[0] in before and last_two[1] in after
-        return self._letter(request, *([Notice("good", sentence)] if is_done else []))
+        return self._letter(request, *([("good", sentence)] if is_done else []))
 
     def _reconcile(self) -> None:
-        self._context.dispatcher.add_notices(self._desk.reconcile())
+        self.dispatcher.add_notices(self._desk.reconcile())
 
     def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
-        desk, entry = self._desk, self._reader.letters.get(request.id)
-        letter, queue = entry.letter, self._queue(request, entry.id)
-        original = self._reader.history.original(entry.id) if entry.is_edited else None
+        desk, reader = self._desk, self._desk.reader
+        entry = reader.letters.get(request.id)
+        original = reader.letters.original(entry.id) if entry.is_edited else None
         difference = desk.note_difference(entry) if isinstance(entry.state, life.Pending) else ""
-        title = letter.subject or "(no subject)"
-        frame = self._frame(request, title, "/letter", *notices, queue=queue)
-        return page(
+        return self._page(
+            request,
             "letter.html",
-            status,
-            frame=frame,
+            *notices,
+            status=status,
             entry=entry,
-            history=self._reader.history.states(entry.id),
-            changes=letter_changes(original, letter) if original else [],
+            history=reader.letters.past_states(entry.id),
+            changes=letter_changes(original, entry.letter) if original else [],
             note_difference=difference,
             # A letter whose note was edited cannot be approved before that is cleared up.
             offers=("reject",) if difference else life.offered(entry.state),
-            has_thread=bool(letter.thread and letter.in_reply_to),
             replaced_by=desk.calls.replaced_by(entry),
         )
 
     def plain(self, request: PageRequest) -> Response:
         """Return the letter's text, or the source of its HTML part, as plain text."""
-        letter = self._reader.letters.get(request.id).letter
+        letter = self._desk.reader.letters.get(request.id).letter
         text = letter.html if request.action == "source" else letter.text
         return Response(text, media_type="text/plain; charset=utf-8")
 
     def file(self, request: PageRequest) -> Response:
-        files = self._reader.letters.get(request.id).letter.attachments
+        files = self._desk.reader.letters.get(request.id).letter.attachments
         at = request.http.path_params["at"]
         if at >= len(files):
             raise NotFound(f"The letter {request.id} has no such attachment")
@@ -178,18 +246,18 @@ class Handlers:
         return Response(files[at].content, media_type="application/octet-stream", headers=named)
 
     def thread(self, request: PageRequest) -> Response:
-        letter = self._reader.letters.get(request.id).letter
-        messages, problem = list[Message](), ""
+        letter = self._desk.reader.letters.get(request.id).letter
+        messages: Sequence[Message] = ()
+        problem = ""
         try:
-            thread = self._context.services.mailbox.box(letter.account).thread(letter.thread)
-            messages = list(thread.messages)
+            messages = self.services.mailbox.box(letter.account).thread(letter.thread).messages
         except PostroomError as error:
             problem = error.message_with_remedy
-        return self._part(
+        return self._page(
             request,
             "thread.html",
-            "Conversation",
-            f"/letter/{letter.id}",
+            title="Conversation",
+            back=f"/letter/{letter.id}",
             messages=messages[: -MAX_MAILS - 1 : -1],  # the newest first
             total=len(messages),
             answered=letter.in_reply_to,
@@ -198,44 +266,40 @@ class Handlers:
 
     # Verdicts
 
-    def _decide(
-        self,
-        request: PageRequest,
-        act: Callable[[], Entry],
-        *,
-        is_edit: bool = False,
-        action: str = "",
-    ) -> Response:
-        """Carry out a verdict; if somebody else was first, show their decision and keep what was typed."""
+    def _decide(self, request: PageRequest, act: Callable[[], Entry], edited: str = "") -> Response:
+        """Carry out a verdict; if somebody else was first, show their decision and keep what was typed.
+
+        `edited` is the action of an edit: its name in `CONFIRMATIONS`.
+        """
         self._reconcile()
         try:
-            entry = self._reader.letters.get(request.id)
+            entry = self._desk.reader.letters.get(request.id)
             if request.form.get("state", entry.kind) != entry.kind:  # another state than was shown
                 raise life.refuse(request.id, entry.state, "decided again")
             act()
         except (Conflict, Denied, Invalid, Limited) as error:
-            self._context.feed.notify()
-            state = self._reader.letters.get(request.id).state
-            if is_edit and isinstance(state, life.Pending) and isinstance(error, Conflict):
+            self.feed.notify()
+            state = self._desk.reader.letters.get(request.id).state
+            if edited and isinstance(state, life.Pending) and isinstance(error, Conflict):
                 return self.edit(request, f"{error.message}. This is what you typed; check it again.", 409)  # fmt: skip
-            notice = Notice("stop", f"Not done. {_explain(error, state)}")
-            return self._letter(request, notice, status=status_code(error))
-        self._context.feed.notify()
-        self._context.dispatcher.wake()
-        return redirect(f"/letter/{request.id}?done={action or request.action}")
+            notice = ("stop", f"Not done. {_explain(error, state)}")
+            return self._letter(request, notice, status=ERRORS.get(error.code, OTHER_ERROR)[0])
+        self.feed.notify()
+        self.dispatcher.wake_up.set()
+        return RedirectResponse(f"/letter/{request.id}?done={edited or request.action}", 303)
 
     def approve(self, request: PageRequest) -> Response:
-        _require_red_box(self._reader.letters.get(request.id).card.level, request.form)
+        _require_red_box(self._desk.reader.letters.get(request.id).card.level, request.form)
         return self._decide(request, lambda: self._approve(request, request.digest))
 
     def _approve(self, request: PageRequest, digest: str) -> Entry:
-        by, proof = request.session.person, self._sessions.proof(request.session)
+        by, proof = request.session.person, self.sessions.proof(request.session)
         return self._desk.approve(
             request.id, by=by, digest=digest, proof=proof, via=life.Channel.PAGE
         )
 
     def decide(self, request: PageRequest) -> Response:
-        """Carry out the event that the address names: reject, revise, undo, reopen or resolve."""
+        """Carry out the one of `life.DECISIONS` that the address names."""
         event, form, session = request.action, request.form, request.session
         reason, sent = normalize_text(form.get("reason", "")).strip(), form.get("sent", "")
         if event == "revise" and not reason:
@@ -250,7 +314,7 @@ class Handlers:
                 by=session.person,
                 reason=reason,
                 sent=sent == "yes",
-                proof=self._sessions.proof(session),
+                proof=self.sessions.proof(session),
             ),
         )
 
@@ -258,34 +322,39 @@ class Handlers:
 
     def edit(self, request: PageRequest, problem: str = "", status: int = 400) -> Response:
         self._reconcile()
-        entry = self._reader.letters.get(request.id)
+        entry = self._desk.reader.letters.get(request.id)
         if not isinstance(entry.state, life.Pending):
             why = _explain(life.refuse(entry.id, entry.state, "edited"), entry.state)
-            return self._letter(request, Notice("stop", f"Not edited. {why}"), status=409)
+            return self._letter(request, ("stop", f"Not edited. {why}"), status=409)
         self._desk.refuse_edited_note(entry)
         letter = entry.letter
         fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
         fields |= {"subject": letter.subject, "text": letter.text}
         fields |= {name: request.form[name] for name in FIELDS if name in request.form}
-        frame = self._frame(request, "Edit", "/letter", queue=self._queue(request, entry.id))
-        return page("edit.html", status if problem else 200, frame=frame, entry=entry, fields=fields, error=problem)  # fmt: skip
+        return self._page(
+            request,
+            "edit.html",
+            status=status if problem else 200,
+            entry=entry,
+            fields=fields,
+            error=problem,
+        )
 
     def preview(self, request: PageRequest) -> Response:
-        entry = self._reader.letters.get(request.id)
+        entry = self._desk.reader.letters.get(request.id)
         if request.digest != entry.digest or not isinstance(entry.state, life.Pending):
             why = "The letter was changed in the meantime. This is what you typed; check it again."
             return self.edit(request, why, 409)
         try:
-            letter, card = self._desk.verdicts.preview_edit(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+            letter, card = self._desk.verdicts.preview_edit(entry, typed_letter(entry.letter, request.form))  # fmt: skip
         except (Invalid, Denied) as error:
             return self.edit(request, error.message_with_remedy)
         if letter == entry.letter:
             return self.edit(request, "You have not changed anything yet.")
         fields = {name: request.form.get(name, "") for name in FIELDS}
-        queue = self._queue(request, entry.id)
-        return page(
+        return self._page(
+            request,
             "preview.html",
-            frame=self._frame(request, "Review your changes", "/letter", queue=queue),
             entry=replace(entry, letter=letter),
             card=card,
             changes=letter_changes(entry.letter, letter),
@@ -293,17 +362,17 @@ class Handlers:
         )
 
     def change(self, request: PageRequest) -> Response:
-        entry = self._reader.letters.get(request.id)
+        entry = self._desk.reader.letters.get(request.id)
         approves = request.form.get("then") == "approve"
 
         def act() -> Entry:
-            letter, card = self._desk.verdicts.preview_edit(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+            letter, card = self._desk.verdicts.preview_edit(entry, typed_letter(entry.letter, request.form))  # fmt: skip
             if letter.digest != request.form.get("becomes"):
                 raise Conflict("The letter is not what you saw", remedy="Edit it again.")
             if approves:
                 self._desk.verdicts.refuse_rehearsal()
                 _require_red_box(card.level, request.form)
-            proof, by = self._sessions.proof(request.session), request.session.person
+            proof, by = self.sessions.proof(request.session), request.session.person
             changed = self._desk.edit(request.id, letter, proof=proof, was=request.digest, by=by)
             if not approves:
                 return changed
@@ -313,74 +382,71 @@ class Handlers:
                 error.message = f"Your change was saved, but not approved: {error.message}"
                 raise
 
-        action = "changed" if approves else "change"
-        return self._decide(request, act, is_edit=True, action=action)
+        return self._decide(request, act, edited="changed" if approves else "change")
 
     # The other pages
 
     def history(self, request: PageRequest) -> Response:
-        parameters = request.http.query_params
-        state = parameters.get("state", "")
-        query = HistoryQuery(
-            parameters.get("q", "")[:200],
-            state if state in views.OUTCOMES else "",
-            parameters.get("agent", "")[:100],
-            _page_number(request),
-        )
-        states = (query.state,) if query.state else life.CLOSED
-        agent, words = query.agent or None, query.words.split()[:10]
-        if (agent or words) and not query.state:  # whoever searches may not know the state
+        query = {name: request.http.query_params.get(name, "")[:200] for name in ("q", "agent", "state")}  # fmt: skip
+        query["state"] = query["state"] if query["state"] in OUTCOMES else ""
+        agent, words = query["agent"] or None, query["q"].split()[:10]
+        states = (query["state"],) if query["state"] else life.CLOSED
+        if (agent or words) and not query["state"]:  # whoever searches may not know the state
             states = (*states, *life.OPEN)
-        lists = self._reader.lists
+        lists = self._desk.reader.lists
         total = lists.count(*states, words=words, agent=agent)
-        query = query._replace(number=min(query.number, views.pages(total)))
+        number = min(request.page_number, pages(total))
         letters = lists.summaries(
             *states,
             words=words,
             agent=agent,
-            newest=views.PAGE_SIZE,
-            skip=(query.number - 1) * views.PAGE_SIZE,
+            newest=PAGE_SIZE,
+            skip=(number - 1) * PAGE_SIZE,
             by_outcome=True,
         )[::-1]
-        frame = self._frame(request, "History", "/history")
-        return page("history.html", frame=frame, query=query, letters=letters, total=total, chart=self._chart())  # fmt: skip
+        return self._page(
+            request,
+            "history.html",
+            query=query,
+            number=number,
+            letters=letters,
+            total=total,
+            chart=self._chart(),
+        )
 
-    def _chart(self) -> views.Chart | None:
-        now = datetime.fromtimestamp(self._desk.clock().wall, self._context.zone)
+    def _chart(self) -> dict[str, object] | None:
+        now = datetime.fromtimestamp(self._desk.clock().wall, self.zone)
         offset = now.utcoffset()
         seconds = int(offset.total_seconds()) if offset else 0
-        since = now.timestamp() - views.CHART_DAYS * DAY
-        return views.chart(self._reader.lists.per_day(since, seconds), now.date())
+        since = now.timestamp() - CHART_DAYS * DAY
+        return chart(self._desk.reader.lists.per_day(since, seconds), now.date())
 
     def chain(self, request: PageRequest) -> Response:
         self._desk.flush_log()
         faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
-        head = self._reader.actions.head()
-        return self._part(request, "chain.html", "Audit log", "/history", head=head, faults=faults)
+        head = self._desk.reader.actions.head()
+        return self._page(
+            request, "chain.html", title="Audit log", back="/history", head=head, faults=faults
+        )
 
     def agents(self, request: PageRequest) -> Response:
-        present, problem = dict[str, tuple[str, int]](), ""
+        present: dict[str, tuple[str, int]] = {}
+        problem = ""
         try:
-            for agent, unread in self._context.services.correspondence.present():
-                present[agent.name] = (agent.status or "here", unread)
+            found = self.services.correspondence.present()
+            present = {agent.name: (agent.status or "here", unread) for agent, unread in found}
         except PostroomError as error:
             problem = f"Cannot read agent mail: {error.message_with_remedy}"
-        frame, authors = self._frame(request, "Agents", "/agents"), self._reader.lists.agents()
-        return page("agents.html", frame=frame, authors=authors, present=present, error=problem)
+        authors = self._desk.reader.lists.agents()
+        return self._page(request, "agents.html", authors=authors, present=present, error=problem)
 
     def health(self, request: PageRequest) -> Response:
-        checks = self._context.health()
-        frame = self._frame(request, "Health", "/health")
-        return page("health.html", frame=frame, checks=checks)
+        return self._page(request, "health.html", checks=self.checks())
 
     def mail_health(self, request: PageRequest) -> Response:
-        checks = self._context.mail_health()
-        return self._part(request, "checks.html", "Mail", "/health", checks=checks)
-
-
-def _page_number(request: PageRequest) -> int:
-    text = request.http.query_params.get("page", "")
-    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
+        return self._page(
+            request, "checks.html", title="Mail", back="/health", checks=self.mail_checks()
+        )
 
 
 def _explain(error: PostroomError, state: life.State) -> str:
@@ -403,6 +469,12 @@ def _require_red_box(level: Level, form: Form) -> None:
         raise Invalid("The letter has red warnings", remedy="Go back, read them, and tick the box.")
 
 
+def typed_letter(letter: Letter, form: Form) -> Letter:
+    to, cc, bcc = (_typed_addresses(form.get(name, "")) for name in ("to", "cc", "bcc"))
+    subject, text = form.get("subject", ""), normalize_text(form.get("text", ""))
+    return replace(letter, to=to, cc=cc, bcc=bcc, subject=subject, text=text)
+
+
 def _typed_addresses(text: str) -> tuple[Address, ...]:
     """Return the addresses that a person typed, separated by commas, semicolons or lines."""
     try:
@@ -411,10 +483,3 @@ def _typed_addresses(text: str) -> tuple[Address, ...]:
         if not set(text) & set(";\n"):
             raise
         return Address.parse_list(re.sub(r"[;\r\n]+", ",", text))
-
-
-def _typed_letter(letter: Letter, form: Form) -> Letter:
-    """Return the letter with the fields that a person typed."""
-    to, cc, bcc = (_typed_addresses(form.get(name, "")) for name in ("to", "cc", "bcc"))
-    subject, text = form.get("subject", ""), normalize_text(form.get("text", ""))
-    return replace(letter, to=to, cc=cc, bcc=bcc, subject=subject, text=text)

@@ -15,6 +15,7 @@ from postroom.core.errors import PostroomError
 from postroom.desk.desk import Desk
 
 POLL_SECONDS: Final = 0.2  # between two looks at the ledger while a page is open
+UNREAD_SECONDS: Final = 1.0  # until it is noticed that a page was opened
 BUSY_SECONDS: Final = 1.0  # between two rounds while a page is open or a letter is to be sent
 IDLE_SECONDS: Final = 5.0  # between two rounds otherwise
 KEEP_ALIVE: Final = 15.0  # seconds after which a stream without events sends a comment
@@ -29,12 +30,10 @@ class ChangeFeed:
         self._desk = desk
         self._streams: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
-        self._has_stream = threading.Event()
         self.closing = threading.Event()
 
     @property
     def has_readers(self) -> bool:
-        """Whether a page is open."""
         return bool(self._streams)
 
     def notify(self) -> None:
@@ -47,16 +46,14 @@ class ChangeFeed:
     def close(self) -> None:
         """End all streams and both threads."""
         self.closing.set()
-        self._has_stream.set()
         self.notify()
 
     def watch(self) -> None:
         """Poll the ledger for changes by other processes while a page is open, until `close`."""
         previous: object = None
-        while not self.closing.is_set():
-            self._has_stream.clear()
-            if not (self.has_readers or self.closing.is_set()):
-                self._has_stream.wait()
+        while not self.closing.wait(POLL_SECONDS if self.has_readers else UNREAD_SECONDS):
+            if not self.has_readers:
+                continue
             try:
                 current = self._desk.reader.lists.change_token()
             except Exception:  # noqa: BLE001 - the next page that is loaded shows the error
@@ -64,7 +61,6 @@ class ChangeFeed:
             if current != previous:
                 previous = current
                 self.notify()
-            self.closing.wait(POLL_SECONDS)
 
     async def stream(self, is_allowed: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield server-sent events for one page, one for each change, while it is allowed to see them."""
@@ -74,7 +70,6 @@ class ChangeFeed:
             if len(self._streams) >= MAX_STREAMS:
                 return
             self._streams[event] = asyncio.get_running_loop()
-        self._has_stream.set()
         try:
             yield "retry: 1000\n\n"
             while not self.closing.is_set():
@@ -96,7 +91,7 @@ class AutoDispatcher:
     def __init__(self, desk: Desk, feed: ChangeFeed) -> None:
         self._desk = desk
         self._feed = feed
-        self._wake_up = threading.Event()
+        self.wake_up = threading.Event()  # set to start the next round at once
         self._lock = threading.Lock()
         self._notices: list[str] = []  # that no page has shown yet
         self._known: set[str] = set()  # that were reported and still hold
@@ -117,17 +112,12 @@ class AutoDispatcher:
                 self._notices.clear()
             return notices
 
-    def wake(self) -> None:
-        """Start the next round at once."""
-        self._wake_up.set()
-
     def run(self) -> None:
-        """Work in rounds until the feed is closed."""
         while not self._feed.closing.is_set():
-            self._wake_up.clear()
+            self.wake_up.clear()
             pause = self.run_once()
             if not self._feed.closing.is_set():
-                self._wake_up.wait(pause)
+                self.wake_up.wait(pause)
 
     def run_once(self) -> float:
         """Do one round; return the seconds until the next one."""

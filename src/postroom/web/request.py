@@ -1,57 +1,45 @@
-"""What a handler of the page is given, and how it answers."""
+"""A request on its way to a handler of the page, and the answer: the guard, the session, the form, errors."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import tzinfo
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import anyio
+import anyio.to_thread
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.core.errors import Invalid, PostroomError
+from postroom.core.errors import Denied, Invalid, Limited, PostroomError
 from postroom.core.letter import MAX_TEXT
-from postroom.core.records import Check
 from postroom.core.values import dataclass
-from postroom.services.services import Services
-from postroom.web.live import AutoDispatcher, ChangeFeed
-from postroom.web.sessions import BrowserSession, Sessions
+from postroom.web.sessions import HEADERS, BrowserSession, Sessions
 from postroom.web.templates import render
 
 # Bytes of a form: a character has up to four, and each is written as three.
 MAX_FORM: Final = 12 * MAX_TEXT + 1_000_000
 READ_SECONDS: Final = 60.0  # for a whole form
-STATUS_CODES: Final = {  # by the code of an error; 503 for every other
-    "invalid_input": 400,
-    "auth_required": 401,
-    "permission_denied": 403,
-    "not_found": 404,
-    "conflict": 409,
-    "rate_limited": 429,
+SIGN_OUT: Final = "/out"  # works without the passphrase
+# By the code of an error: the status and the title of its page.
+ERRORS: Final = {
+    "invalid_input": (400, "Not accepted"),
+    "auth_required": (401, "Not possible right now"),
+    "permission_denied": (403, "Refused"),
+    "not_found": (404, "Not found"),
+    "conflict": (409, "Already decided or changed"),
+    "rate_limited": (429, "Not possible right now"),
 }
-_TITLES: Final = {
-    400: "Not accepted",
-    403: "Refused",
-    404: "Not found",
-    409: "Already decided or changed",
-}
-Form = Mapping[str, str]
+OTHER_ERROR: Final = (503, "Not possible right now")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppContext:
-    """What the handlers of the page work with."""
-
-    services: Services
-    sessions: Sessions
-    feed: ChangeFeed
-    dispatcher: AutoDispatcher
-    zone: tzinfo
-    health: Callable[[], Sequence[Check]]  # the checks that answer at once
-    mail_health: Callable[[], Sequence[Check]]  # the checks that ask mail providers
+Form = dict[str, str]
+Handler = Callable[["PageRequest"], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +57,18 @@ class PageRequest:
 
     @property
     def id(self) -> str:
-        """The id of the letter in the address."""
         return str(self.http.path_params["id"])
 
     @property
     def action(self) -> str:
         """The name of the form: the last part of the address."""
         return self.http.url.path.rpartition("/")[2]
+
+    @property
+    def page_number(self) -> int:
+        """The page of a list that the address asks for."""
+        text = self.http.query_params.get("page", "")
+        return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
 
     @property
     def digest(self) -> str:
@@ -86,7 +79,83 @@ class PageRequest:
         return digest
 
 
-async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
+# On the way in
+
+
+class RequestGuard:
+    """Refuses requests for other hosts and forms of other pages, and adds the security headers to every answer."""
+
+    def __init__(self, inner: ASGIApp, sessions: Sessions) -> None:
+        self.inner = inner
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(Request(scope))
+        answer = Response(refusal, 403, media_type="text/plain") if refusal else self.inner
+        await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, request: Request) -> str:
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or not self._sessions.is_own_host(hosts[0]):
+            return f"This desk answers only at {self._sessions.address}.\n"
+        is_form = request.method not in {"GET", "HEAD"}
+        if is_form and not self._sessions.is_own_form(request.headers):
+            return "This request did not come from a page of the desk. Load the page again.\n"
+        return ""
+
+
+def signed_in(
+    sessions: Sessions, act: Handler, limiter: anyio.CapacityLimiter | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint for browsers that are signed in, with the token in every form and unlocked where required."""
+
+    async def endpoint(request: Request) -> Response:
+        session = await anyio.to_thread.run_sync(sessions.find, request.cookies)
+        if session is None:  # nothing more is read of the request
+            return page("signed_out.html", 401)
+        form = await read_form(request) if request.method == "POST" else {}
+        inner = PageRequest(request, session, form)
+        return await anyio.to_thread.run_sync(_handle, sessions, inner, act, limiter=limiter)
+
+    return endpoint
+
+
+def _handle(sessions: Sessions, request: PageRequest, act: Handler) -> Response:
+    session, form, is_form = request.session, request.form, request.http.method == "POST"
+    token, passphrase = form.pop("token", ""), form.pop("passphrase", "")
+    if is_form and not hmac.compare_digest(token.encode(), session.token.encode()):
+        raise Denied("The form has no valid token", remedy="Load the page again.")
+    if sessions.is_locked(session) and request.http.url.path != SIGN_OUT:
+        if not passphrase:
+            return _locked_page(request)
+        try:
+            sessions.unlock(session, passphrase)
+        except (Denied, Limited) as error:
+            return _locked_page(request, error.message_with_remedy)
+    if not request.is_automatic:
+        sessions.record_activity(session)
+    return act(request)
+
+
+def _locked_page(request: PageRequest, problem: str = "") -> Response:
+    """Return the page that asks for the passphrase, and then continues with this request."""
+    url, fields = request.http.url, request.form
+    action = url.path
+    if request.http.method != "POST":
+        query = f"?{url.query}" if url.query else ""
+        action, fields = "/unlock", {"next": url.path + query}
+    fields = {**fields, "token": request.session.token}
+    return page("locked.html", 401, action=action, fields=fields, error=problem)
+
+
+async def read_form(request: Request, most: int = MAX_FORM) -> Form:
     """Return the fields of a form of at most `most` bytes; raises `Invalid` for anything else."""
     body = bytearray()
     try:
@@ -106,24 +175,23 @@ async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
     return dict(fields)
 
 
-def status_code(error: PostroomError) -> int:
-    """Return the HTTP status of an error."""
-    return STATUS_CODES.get(error.code, 503)
+# Answers
 
 
 def page(template: str, status: int = 200, /, **values: object) -> Response:
-    """Return a rendered template as an answer."""
     return Response(render(template, **values), status, media_type="text/html; charset=utf-8")
 
 
 async def error_page(_request: Request, error: Exception) -> Response:
-    """Return an error of Postroom's as a page that says what to do next."""
-    assert isinstance(error, PostroomError)
-    status = status_code(error)
-    title = _TITLES.get(status, "Not possible right now")
-    return page("error.html", status, title=title, cause=error.message, remedy=error.remedy)
-
-
-def redirect(path: str) -> Response:
-    """Send a browser to another page, after a form."""
-    return RedirectResponse(path, 303)
+    """Return an error as a page that says what to do next."""
+    if isinstance(error, PostroomError):
+        status, title = ERRORS.get(error.code, OTHER_ERROR)
+        cause, remedy = error.message, error.remedy
+    elif isinstance(error, HTTPException):  # no such address, or no such method there
+        status, title = ERRORS["not_found"]
+        cause, remedy = "There is no such page.", ""
+    else:
+        status, title = 500, "Unexpected error"
+        cause = f"Something unexpected happened ({type(error).__name__}). Nothing was lost."
+        remedy = "Load the page again. The terminal that serves it shows more."
+    return page("error.html", status, title=title, cause=cause, remedy=remedy)

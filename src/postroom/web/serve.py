@@ -1,34 +1,87 @@
-"""Serves the page: the listening server with its limits, and the background threads."""
+"""Serves the page: its addresses, the listening server with its limits, and the background threads."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
+import anyio
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from postroom.core.errors import Denied
+from postroom.core import life
+from postroom.core.errors import Denied, PostroomError
 from postroom.core.records import Check
-from postroom.core.values import dataclass
 from postroom.services.services import Services
-from postroom.web.app import build_app
+from postroom.web.handlers import Handlers
 from postroom.web.live import AutoDispatcher, ChangeFeed
-from postroom.web.request import AppContext
+from postroom.web.request import SIGN_OUT, Handler, RequestGuard, error_page, signed_in
 from postroom.web.sessions import Sessions
-from postroom.web.templates import render
+from postroom.web.templates import STATIC, STATIC_TYPES, render
 
+MAX_SLOW: Final = 4  # slow pages at once: a conversation, a long log
 MAX_CONNECTIONS: Final = 250  # at once; a browser has six
 HEADER_SECONDS: Final = 5.0  # for the headers of a request
 SHUTDOWN_SECONDS: Final = 2  # for requests that are running when the server ends
+
+
+def build_app(desk: Handlers) -> RequestGuard:
+    gets: dict[str, Handler] = {
+        "/": desk.queue,
+        "/letter/{id}": desk.letter,
+        "/letter/{id}/edit": desk.edit,
+        "/letter/{id}/source": desk.plain,
+        "/letter/{id}/text": desk.plain,
+        "/letter/{id}/file/{at:int}": desk.file,
+        "/history": desk.history,
+        "/agents": desk.agents,
+        "/health": desk.health,
+    }
+    slow_gets = {
+        "/letter/{id}/thread": desk.thread,
+        "/history/chain": desk.chain,
+        "/health/mail": desk.mail_health,
+    }
+    posts: dict[str, Handler] = {
+        "/letter/{id}/approve": desk.approve,
+        **{f"/letter/{{id}}/{event}": desk.decide for event in life.DECISIONS},
+        "/letter/{id}/edit": desk.edit,
+        "/letter/{id}/preview": desk.preview,
+        "/letter/{id}/change": desk.change,
+        "/unlock": desk.unlock,
+        SIGN_OUT: desk.sign_out,
+    }
+    sessions, limiter = desk.sessions, anyio.CapacityLimiter(MAX_SLOW)
+    routes = [
+        *(Route(path, signed_in(sessions, act), methods=["POST"]) for path, act in posts.items()),
+        *(Route(path, signed_in(sessions, act)) for path, act in gets.items()),
+        *(Route(path, signed_in(sessions, act, limiter)) for path, act in slow_gets.items()),
+        Route("/in/{ticket}", desk.sign_in_form),
+        Route("/in", desk.sign_in, methods=["POST"]),
+        Route("/events", desk.events),
+        Route("/static/{name}", _static),
+    ]
+    errors = dict.fromkeys((404, 405, 500, PostroomError), error_page)
+    return RequestGuard(Starlette(routes=routes, exception_handlers=errors), sessions)
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC_TYPES:
+        return Response(status_code=404)
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(STATIC[name], media_type=STATIC_TYPES[name], headers=headers)
 
 
 class LimitedConnection(H11Protocol):
@@ -55,7 +108,6 @@ class LimitedConnection(H11Protocol):
         self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer of a connection that ended."""
         super().connection_lost(exc)
         if self._timer:
             self._timer.cancel()
@@ -80,69 +132,42 @@ class LimitedConnection(H11Protocol):
         return self.cycle  # None before the first request, although it is not typed so
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions:
-    """Where the page listens, and how browsers reach it."""
-
-    listener: socket.socket
-    host: str = "127.0.0.1"
-    origin: str = ""  # the address of the person's own proxy
-    is_remote: bool = False  # whether other machines reach it
-    idle_seconds: float = 900.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeskServer:
-    """A server of the page that is ready to run."""
-
-    sessions: Sessions
-    run: Callable[[], None]  # blocks until `close`
-    close: Callable[[], None]
-
-
 @contextmanager
-def desk_server(
+def serve_desk(
     services: Services,
-    options: ListenOptions,
+    sessions: Sessions,
+    listener: socket.socket,
     *,
     zone: tzinfo,
-    health: Callable[[], Sequence[Check]],
-    mail_health: Callable[[], Sequence[Check]],
-) -> Iterator[DeskServer]:
-    """Yield a server of the page; its background threads run until the block ends.
+    checks: Callable[[], Sequence[Check]],
+    mail_checks: Callable[[], Sequence[Check]],
+) -> Iterator[Callable[[], bool]]:
+    """Serve the page in threads until the block ends; yield a function that says whether it is still served.
 
-    Raises `Denied` where a passphrase is required and none is set.
+    Raises `Denied` where a passphrase is required and none is set. The listener is closed.
     """
-    desk, is_exposed = services.desk, bool(options.origin) or options.is_remote
-    if (is_exposed or desk.rules.trust == "desk") and not desk.reader.settings.passphrase:
-        subject = "A desk that other machines can reach" if is_exposed else "Trust level desk"
+    desk = services.desk
+    if sessions.needs_passphrase and not desk.reader.settings.passphrase:
+        exposed = "A desk that other machines can reach"
         raise Denied(
-            f"{subject} needs your passphrase, and none is set",
+            f"{exposed if sessions.is_exposed else 'Trust level desk'} needs your passphrase, and none is set",
             remedy="Set one with `postroom init --passphrase`.",
         )
-    listener = options.listener
-    sessions = Sessions(
-        desk,
-        listener.getsockname()[1],
-        origin=options.origin,
-        host=options.host,
-        always_locked=is_exposed,
-        idle_seconds=options.idle_seconds,
-    )
     feed = ChangeFeed(desk)
     dispatcher = AutoDispatcher(desk, feed)
-    context = AppContext(
+    handlers = Handlers(
         services=services,
         sessions=sessions,
         feed=feed,
         dispatcher=dispatcher,
         zone=zone,
-        health=health,
-        mail_health=mail_health,
+        checks=checks,
+        mail_checks=mail_checks,
     )
     config = uvicorn.Config(
-        build_app(context),
+        build_app(handlers),
         http=LimitedConnection,
+        ws="none",
         log_level="error",
         access_log=False,
         server_header=False,
@@ -152,34 +177,19 @@ def desk_server(
         h11_max_incomplete_event_size=65_536,
     )
     server = uvicorn.Server(config)
-    threads = [threading.Thread(target=work, daemon=True) for work in (feed.watch, dispatcher.run)]
+    work = (feed.watch, dispatcher.run, lambda: server.run(sockets=[listener]))
+    threads = [threading.Thread(target=each, daemon=True) for each in work]
     for thread in threads:
         thread.start()
-
-    def close() -> None:
-        feed.close()  # first, so that the server does not wait for open streams
-        dispatcher.wake()
-        server.should_exit = True
-
     try:
-        yield DeskServer(sessions=sessions, run=lambda: server.run(sockets=[listener]), close=close)
+        yield threads[-1].is_alive
     finally:
-        close()
-        listener.close()
+        feed.close()  # first, so that the server does not wait for open streams
+        dispatcher.wake_up.set()
+        server.should_exit = True
         for thread in threads:
             thread.join()
-
-
-@contextmanager
-def run_in_thread(server: DeskServer) -> Iterator[Callable[[], bool]]:
-    """Run a server in a thread until the block ends; yield a function that says whether it still runs."""
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield thread.is_alive
-    finally:
-        server.close()
-        thread.join()
+        listener.close()
 
 
 @contextmanager
@@ -188,11 +198,7 @@ def redirect_file(folder: Path, address: str) -> Iterator[str]:
 
     On a browser's command line, the sign-in address itself would be visible to other users in the list of processes.
     """
-    handle, name = tempfile.mkstemp(prefix="desk-", suffix=".html", dir=folder)  # mode 0600
-    with os.fdopen(handle, "w") as stream:
-        stream.write(render("redirect.html", address=address))
-    file = Path(name)
-    try:
-        yield file.absolute().as_uri()
-    finally:
-        file.unlink(missing_ok=True)
+    with NamedTemporaryFile("w", prefix="desk-", suffix=".html", dir=folder) as file:  # mode 0600
+        file.write(render("redirect.html", address=address))
+        file.flush()
+        yield Path(file.name).absolute().as_uri()

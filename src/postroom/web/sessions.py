@@ -11,22 +11,20 @@ import hashlib
 import hmac
 import secrets
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Denied, Limited
 from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
-from postroom.desk.trust import Unlocked
+from postroom.desk.verdicts import Unlocked
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 HEADERS: Final = {
-    "content-security-policy": POLICY,
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     # Not `no-referrer`: browsers would then send `Origin: null` with the desk's own forms.
@@ -39,11 +37,6 @@ HEADERS: Final = {
 }
 FREE_TRIES: Final = 5  # wrong passphrases before there is a delay
 LONGEST_DELAY: Final = 900.0  # seconds between two tries
-
-
-def monotonic() -> float:
-    """Return the seconds of a clock that also runs while the machine sleeps, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class BrowserSession(NamedTuple):
@@ -65,10 +58,9 @@ class Sessions:
     desk: Desk
     port: int
     origin: str = ""  # the address of the person's own proxy, if there is one
-    host: str = "127.0.0.1"
-    always_locked: bool = False  # whether the passphrase is required at every trust level
+    host: str = "127.0.0.1"  # as an address has it: IPv6 in brackets
+    is_exposed: bool = False  # whether other machines reach it: the passphrase is always required
     idle_seconds: float = 900.0  # without activity, after which the passphrase is asked for again
-    now: Callable[[], float] = monotonic
     _unlocked: dict[str, tuple[float, Unlocked]] = field(default_factory=dict)  # by secret
     _wrong_tries: int = 0
     _delayed_until: float = 0.0
@@ -79,21 +71,17 @@ class Sessions:
     @property
     def origins(self) -> frozenset[str]:
         """The origins under which a browser reaches the desk."""
-        hosts = [f"[{self.host}]" if ":" in self.host else self.host]
-        hosts += ["localhost"] if self.host in {"127.0.0.1", "::1"} else []
+        hosts = [self.host, "localhost"] if self.host in {"127.0.0.1", "[::1]"} else [self.host]
         port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
         own = [f"http://{host}{port}" for host in hosts]
         return frozenset([*own, self.origin] if self.origin else own)
 
     @property
     def address(self) -> str:
-        """The address of the page."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.origin or f"http://{host}:{self.port}"
+        return self.origin or f"http://{self.host}:{self.port}"
 
     @property
     def is_https(self) -> bool:
-        """Whether browsers reach the page by TLS."""
         return self.origin.startswith("https:")
 
     @property
@@ -102,11 +90,9 @@ class Sessions:
         return "__Host-postroom" if self.is_https else f"postroom-{self.port}"
 
     def is_own_host(self, host: str) -> bool:
-        """Whether a request for this host is meant for the desk."""
         return any(origin.partition("://")[2] == host.lower() for origin in self.origins)
 
     def is_own_form(self, headers: Mapping[str, str]) -> bool:
-        """Whether a form comes from a page of the desk."""
         return (
             headers.get("origin", "") in self.origins
             and headers.get("sec-fetch-site", "same-origin") == "same-origin"
@@ -115,36 +101,29 @@ class Sessions:
     @property
     def needs_passphrase(self) -> bool:
         """Whether a sign-in address alone is not enough."""
-        return self.always_locked or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
+        return self.is_exposed or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
 
     # Signing in and out
 
-    def is_valid_ticket(self, ticket: str) -> bool:
-        """Whether this sign-in ticket can still be used."""
-        return self.desk.reader.sessions.is_ticket_valid(ticket)
-
     def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
         """Use up a ticket and return a new session; raises `Denied` or `Limited`."""
-        if not self.is_valid_ticket(ticket):
-            raise used_ticket()
+        if not self.desk.reader.sessions.is_ticket_valid(ticket):
+            raise ticket_error()
         unlocked = self._check_passphrase(passphrase) if self.needs_passphrase else None
         secret = secrets.token_urlsafe(32)
         person = self.desk.redeem_ticket(ticket, self._key(secret))
         if person is None:  # another browser used it in between
-            raise used_ticket()
+            raise ticket_error()
         if unlocked:
-            self._unlocked[secret] = (self.now(), unlocked)
+            self._unlocked[secret] = (self._now, unlocked)
         return BrowserSession(secret, person)
 
-    def find(self, cookie: str) -> BrowserSession | None:
-        """Return the session of this cookie, if there is one."""
-        if not cookie:
-            return None
-        person = self.desk.reader.sessions.person(self._key(cookie))
-        return BrowserSession(cookie, person) if person is not None else None
+    def find(self, cookies: Mapping[str, str]) -> BrowserSession | None:
+        secret = cookies.get(self.cookie, "")
+        person = self.desk.reader.sessions.person(self._key(secret)) if secret else None
+        return BrowserSession(secret, person) if person is not None else None
 
     def sign_out(self, session: BrowserSession) -> None:
-        """End a session."""
         self.desk.end_session(self._key(session.secret))
         self._unlocked.pop(session.secret, None)
 
@@ -155,28 +134,30 @@ class Sessions:
     # The passphrase
 
     def is_locked(self, session: BrowserSession) -> bool:
-        """Whether the passphrase must be given (again)."""
         return self.needs_passphrase and self.proof(session) is None
 
     def proof(self, session: BrowserSession) -> Unlocked | None:
         """Return the proof that this browser gave the passphrase and was active since."""
         last, unlocked = self._unlocked.get(session.secret, (0.0, None))
-        if unlocked is None or self.now() - last > self.idle_seconds:
-            return None
-        return unlocked if self.desk.trust.is_valid(unlocked) else None
+        is_idle = self._now - last > self.idle_seconds
+        return unlocked if unlocked and not is_idle and self.desk.trust.is_valid(unlocked) else None
 
     def record_activity(self, session: BrowserSession) -> None:
         """Start the idle time anew."""
         if (unlocked := self.proof(session)) is not None:
-            self._unlocked[session.secret] = (self.now(), unlocked)
+            self._unlocked[session.secret] = (self._now, unlocked)
 
     def unlock(self, session: BrowserSession, passphrase: str) -> None:
         """Unlock a session; raises `Denied` for a wrong passphrase, `Limited` after too many."""
-        self._unlocked[session.secret] = (self.now(), self._check_passphrase(passphrase))
+        self._unlocked[session.secret] = (self._now, self._check_passphrase(passphrase))
+
+    @property
+    def _now(self) -> float:
+        return self.desk.clock().steady
 
     def _check_passphrase(self, passphrase: str) -> Unlocked:
         with self._lock:  # one at a time: parallel tries must not evade the delay
-            if (left := self._delayed_until - self.now()) > 0:
+            if (left := self._delayed_until - self._now) > 0:
                 raise Limited(
                     f"Too many wrong passphrases; try again in {left:.0f} seconds",
                     seconds=left,
@@ -188,7 +169,7 @@ class Sessions:
                 self._wrong_tries += 1
                 if self._wrong_tries >= FREE_TRIES:
                     delay = 5.0 * 2 ** min(self._wrong_tries - FREE_TRIES, 8)
-                    self._delayed_until = self.now() + min(delay, LONGEST_DELAY)
+                    self._delayed_until = self._now + min(delay, LONGEST_DELAY)
                 raise
             self._wrong_tries = 0
             return unlocked
@@ -201,8 +182,7 @@ def new_sign_in_address(desk: Desk, person: str, address: str) -> str:
     return f"{address}/in/{ticket}"
 
 
-def used_ticket() -> Denied:
-    """Return the refusal of a sign-in address that is no longer valid."""
+def ticket_error() -> Denied:
     return Denied(
         "This sign-in address was already used, or is older than ten minutes",
         remedy="Get a new one with `postroom desk`.",

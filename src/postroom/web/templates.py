@@ -1,4 +1,4 @@
-"""The templates of the page, their filters, and its static files.
+"""The templates of the page with the values that they show, their filters, and its static files.
 
 Everything that a template is given is escaped unless it is `Markup`, and a name that it is not given is an error.
 `reveal`, `isolate`, `mark_code` and `describe` are the only Python functions that write HTML; each escapes its text.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from difflib import SequenceMatcher
 from hashlib import sha256
 from importlib.resources import files
 from itertools import chain, zip_longest
 from math import ceil
+from os.path import commonprefix
 from secrets import token_hex
 from typing import Final
 
@@ -20,9 +23,22 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from postroom.core import life
-from postroom.core.stamp import Stamp
+from postroom.core.letter import Letter
+from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import INVISIBLE, duration, is_shaping, plural, short_duration
-from postroom.web import views
+from postroom.desk.proposals import AUTHORS, ORCHESTRATOR
+
+PAGE_SIZE: Final = 50  # letters of a list on one page
+MAX_TEXT_SHOWN: Final = 200_000  # characters of a letter on a page; a link leads to the rest
+MAX_SOURCES: Final = 60
+MAX_MAIL_TEXT: Final = 20_000  # characters of each mail of a conversation
+CHART_DAYS: Final = 30
+SERIES: Final = ("approved", "rejected", "sent")
+OUTCOMES: Final = (*life.CLOSED, "rehearsal", *life.OPEN)
+MAX_WORDS: Final = 2_500  # of two texts; comparing them takes time that grows with the square
+MAX_PIECE: Final = 20_000  # characters of one insertion or deletion that are shown
+CONTEXT: Final = 300  # characters that are shown before and after a change
+_WORD: Final = re.compile(r"\w+|[^\S\n]+|\n|.")
 
 STATIC_TYPES: Final = {
     "desk.css": "text/css; charset=utf-8",
@@ -111,6 +127,127 @@ def time_left(seconds: float) -> str:
     return f"{ceil(seconds / 3600)} h" if seconds > 3600 else f"{max(1, ceil(seconds / 60))} min"
 
 
+def pages(total: int) -> int:
+    return max(1, -(-total // PAGE_SIZE))
+
+
+def agent_name(name: str) -> str:
+    """Return the author of a letter as people say it."""
+    return AUTHORS.get(name) or ("Postroom's own draft" if name == ORCHESTRATOR else name)
+
+
+def approval_date(state: life.State, zone: tzinfo) -> datetime | None:
+    """Return when a person approved a letter; None where nobody did."""
+    verdict = getattr(state, "verdict", None)
+    if verdict is None or verdict.is_automatic:
+        return None
+    return datetime.fromtimestamp(verdict.at.wall, zone)
+
+
+def decided_by(state: life.State) -> str:
+    match state:
+        case life.Rejected(by=by):
+            return by
+        case life.Withdrawn():
+            return "its agent"
+    verdict = getattr(state, "verdict", None)
+    if verdict is None:
+        return ""
+    return "no approval required" if verdict.is_automatic else str(verdict.by)
+
+
+def chart(counts: Mapping[int, Mapping[str, int]], today: date) -> dict[str, object] | None:
+    """Return how many letters were approved, rejected and sent on each of the last days; None where none was.
+
+    `counts` are by days since 1970. Each day has the number of its column; `highest` is that of all bars.
+    """
+    first = today - timedelta(days=CHART_DAYS - 1)
+    start = (first - date(1970, 1, 1)).days
+    days = [
+        (column, first + timedelta(days=column), {kind: counts[start + column].get(kind, 0) for kind in SERIES})
+        for column in range(CHART_DAYS)
+        if start + column in counts
+    ]  # fmt: skip
+    if not days:
+        return None
+    totals = {kind: sum(day[kind] for _, _, day in days) for kind in SERIES}
+    highest = max(max(day["approved"] + day["rejected"], day["sent"]) for _, _, day in days)
+    return {"days": days, "totals": totals, "highest": highest}
+
+
+# The difference of an edit
+
+
+# A part of a difference, after its kind: `same`, `ins`, `del`, or `skip` for unchanged text that is left out.
+Piece = tuple[str, str]
+
+
+def letter_changes(before: Letter, after: Letter) -> list[tuple[str, list[Piece]]]:
+    """Return the name and the difference of every field that differs, in the order in which a letter shows them."""
+    changes = []
+    for name in ("to", "cc", "bcc"):
+        old, new = ([str(one) for one in getattr(letter, name)] for letter in (before, after))
+        if set(old) != set(new):
+            changes.append((name.capitalize(), _address_changes(old, new)))
+    if before.subject != after.subject:
+        changes.append(("Subject", text_changes(before.subject, after.subject)))
+    if before.text != after.text:
+        changes.append(("Text", text_changes(before.text, after.text)))
+    if before.html and not after.html:
+        dropped = ("del", "The HTML part is dropped: it no longer matches the text.")
+        changes.append(("HTML", [dropped]))
+    return changes
+
+
+def _address_changes(old: list[str], new: list[str]) -> list[Piece]:
+    """Return every address once, each followed by a space."""
+    kinds = dict.fromkeys(old, "del") | {one: "same" if one in old else "ins" for one in new}
+    return [piece for one, kind in kinds.items() for piece in ((kind, one), ("same", " "))]
+
+
+def text_changes(old: str, new: str) -> list[Piece]:
+    """Return what both texts have in common, and what was deleted and inserted.
+
+    What is between the common start and end is compared by words, by lines where there are too many words, or as a whole.
+    """
+    texts = _WORD.findall(old), _WORD.findall(new)
+    start = len(commonprefix(texts))  # noqa: RUF071 - of words, as intended
+    end = len(commonprefix([words[start:][::-1] for words in texts]))  # noqa: RUF071
+    before, after = (words[start : len(words) - end] for words in texts)
+    if len(before) + len(after) > MAX_WORDS:
+        before, after = ("".join(words).splitlines(keepends=True) for words in (before, after))
+    if len(before) + len(after) > MAX_WORDS:
+        before, after = ["".join(before)], ["".join(after)]
+    pieces = _unchanged("".join(texts[0][:start]))
+    # A space between two changed words is junk: it belongs to the change. Difflib's heuristic for
+    # frequent words stays on: without it, they make comparing slow.
+    matcher = SequenceMatcher(lambda word: word.isspace() and "\n" not in word, before, after)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        deleted, inserted = "".join(before[a:b]), "".join(after[c:d])
+        if tag == "equal":
+            pieces += _unchanged(deleted)
+        else:
+            changed = (("del", deleted), ("ins", inserted))
+            pieces += [(kind, _limited(text)) for kind, text in changed if text]
+    return pieces + _unchanged("".join(texts[0][len(texts[0]) - end :]))
+
+
+def _limited(text: str) -> str:
+    if len(text) <= MAX_PIECE:
+        return text
+    return f"{text[:MAX_PIECE]} [… {len(text) - MAX_PIECE:,} more characters …]"
+
+
+def _unchanged(text: str) -> list[Piece]:
+    """Return unchanged text; of a long one, only what is next to a change."""
+    if len(text) <= 3 * CONTEXT:
+        return [("same", text)] if text else []
+    skipped = f" [… {len(text) - 2 * CONTEXT:,} unchanged characters …] "
+    return [("same", text[:CONTEXT]), ("skip", skipped), ("same", text[-CONTEXT:])]
+
+
+# The templates
+
 ENVIRONMENT: Final = Environment(
     loader=PackageLoader("postroom.web"),
     autoescape=True,
@@ -122,16 +259,18 @@ ENVIRONMENT: Final = Environment(
 ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
 ENVIRONMENT.filters |= {
     "age": age,
-    "agent_name": views.agent_name,
-    "approval_date": views.approval_date,
-    "decided_by": views.decided_by,
+    "agent_name": agent_name,
+    "approval_date": approval_date,
+    "decided_by": decided_by,
     "describe": describe,
+    "due_in": lambda state, now: max(0.0, state.wait - elapsed(state.since, now)),
     "duration": duration,
+    "elapsed": elapsed,
     "isolate": isolate,
     "kind": life.name,
     "local_time": local_time,
     "mark_code": mark_code,
-    "pages": views.pages,
+    "pages": pages,
     "plural": plural,
     "reveal": reveal,
     "sha256": lambda content: sha256(content).hexdigest(),
@@ -139,17 +278,16 @@ ENVIRONMENT.filters |= {
     "utc_time": utc_time,
 }
 ENVIRONMENT.globals |= {
-    "chart_days": views.CHART_DAYS,
+    "chart_days": CHART_DAYS,
     "marks": ("calm", "look", "stop"),  # the classes of a risk card's levels
-    "max_mail_text": views.MAX_MAIL_TEXT,
-    "max_sources": views.MAX_SOURCES,
-    "max_text_shown": views.MAX_TEXT_SHOWN,
+    "max_mail_text": MAX_MAIL_TEXT,
+    "max_sources": MAX_SOURCES,
+    "max_text_shown": MAX_TEXT_SHOWN,
     "open_states": life.OPEN,
-    "outcomes": views.OUTCOMES,
+    "outcomes": OUTCOMES,
     "static": _STATIC_URLS,
 }
 
 
 def render(template: str, **values: object) -> str:
-    """Return a template of the page with these values in it, as HTML."""
     return ENVIRONMENT.get_template(template).render(values)

@@ -16,10 +16,10 @@ from urllib.parse import urlencode, urljoin
 
 import httpx2
 
-from postroom.cli.desk import ListenAddress, listen
+from postroom.cli.serve import ListenAddress, listen
 from postroom.core.records import Check
-from postroom.web.serve import DeskServer, ListenOptions, desk_server, run_in_thread
-from postroom.web.sessions import new_sign_in_address
+from postroom.web.serve import serve_desk
+from postroom.web.sessions import Sessions, new_sign_in_address
 from postroom.web.templates import ENVIRONMENT
 from tests.desks import Office
 
@@ -260,9 +260,8 @@ def fine() -> list[Check]:
 class Site:
     """A desk that is served."""
 
-    def __init__(self, server: DeskServer, stack: ExitStack) -> None:
-        self.server = server
-        self.sessions = server.sessions
+    def __init__(self, sessions: Sessions, stack: ExitStack) -> None:
+        self.sessions = sessions
         self.address = f"http://127.0.0.1:{self.sessions.port}"
         self._stack = stack
 
@@ -297,14 +296,15 @@ def opened(
 ) -> Iterator[Site]:
     """Serve an office's desk, on a port of its own unless one is given."""
     listener = listen(ListenAddress("127.0.0.1", port), "--host")
-    options = ListenOptions(listener=listener, origin=origin, is_remote=remote, idle_seconds=idle)
+    is_exposed = bool(origin) or remote
+    port = listener.getsockname()[1]
+    sessions = Sessions(office.desk, port, origin=origin, is_exposed=is_exposed, idle_seconds=idle)
     with ExitStack() as stack:
         stack.callback(listener.close)
-        server = stack.enter_context(
-            desk_server(office.services, options, zone=UTC, health=health, mail_health=mail_health)
-        )
-        stack.enter_context(run_in_thread(server))
-        yield Site(server, stack)
+        stack.enter_context(
+            serve_desk(office.services, sessions, listener, zone=UTC, checks=health, mail_checks=mail_health)
+        )  # fmt: skip
+        yield Site(sessions, stack)
 
 
 def until(condition: Callable[[], object], seconds: float = 20) -> None:

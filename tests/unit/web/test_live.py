@@ -16,7 +16,7 @@ from postroom.core.life import Sent
 from postroom.desk.desk import Desk
 from postroom.web.handlers import Handlers
 from postroom.web.live import AutoDispatcher, ChangeFeed
-from postroom.web.request import AppContext, PageRequest
+from postroom.web.request import PageRequest
 from postroom.web.sessions import BrowserSession, Sessions
 from tests.desks import APPROVED, Office, state
 from tests.narrow import present
@@ -59,32 +59,32 @@ class Stream:
         until(lambda: any(line.startswith("retry") for line in self.heard))
 
 
-def test_a_page_is_told_what_another_process_decided(office: Office, site: Site) -> None:
+def test_a_page_is_told_what_another_process_decided(office: Office) -> None:
     entry = office.propose()
-    stream = Stream(site.browser())
-    assert (stream.status, stream.kind.partition(";")[0]) == (200, "text/event-stream")
-    until(lambda: stream.changes)  # the first look
-    before = stream.changes
-    other = office.beside()
-    other.desk.decide(entry.id, "reject", by="bob", reason="no")
-    until(lambda: stream.changes > before)
-    before = stream.changes
-    other.propose(office.letter(subject="New"))
-    until(lambda: stream.changes > before)
-    other.close()
-    site.server.close()
+    with opened(office) as site:
+        stream = Stream(site.browser())
+        assert (stream.status, stream.kind.partition(";")[0]) == (200, "text/event-stream")
+        until(lambda: stream.changes)  # the first look
+        before = stream.changes
+        other = office.beside()
+        other.desk.decide(entry.id, "reject", by="bob", reason="no")
+        until(lambda: stream.changes > before)
+        before = stream.changes
+        other.propose(office.letter(subject="New"))
+        until(lambda: stream.changes > before)
+        other.close()
     assert stream.ended.wait(10)
 
 
-def test_a_page_is_told_what_another_page_decided(office: Office, site: Site) -> None:
+def test_a_page_is_told_what_another_page_decided(office: Office) -> None:
     entry = office.propose()
-    streams = [Stream(site.browser()) for _ in range(3)]
-    for stream in streams:
-        stream.quiet()
-    before = [stream.changes for stream in streams]
-    site.browser().decide(entry.id, "approve")
-    until(lambda: all(s.changes > b for s, b in zip(streams, before, strict=True)))
-    site.server.close()
+    with opened(office) as site:
+        streams = [Stream(site.browser()) for _ in range(3)]
+        for stream in streams:
+            stream.quiet()
+        before = [stream.changes for stream in streams]
+        site.browser().decide(entry.id, "approve")
+        until(lambda: all(s.changes > b for s, b in zip(streams, before, strict=True)))
     assert all(stream.ended.wait(10) for stream in streams)
 
 
@@ -122,7 +122,6 @@ def test_a_page_that_was_locked_is_told_nothing_more(office: Office) -> None:
     office.set_passphrase(WORD)
     office.reopen(trust="desk")
     with opened(office) as site:
-        site.sessions.now = lambda: office.clock.steady
         stream = Stream(site.browser(passphrase=WORD))
         stream.quiet()
         office.clock.go(1000)
@@ -209,14 +208,13 @@ def shown(
     id: str = "",
 ) -> str:
     """Return a page as it is drawn beside this dispatcher."""
-    context = AppContext(
-        services=office.services, sessions=Sessions(office.desk, 1), feed=dispatcher._feed, dispatcher=dispatcher, zone=UTC, health=fine, mail_health=fine,
+    handlers = Handlers(
+        services=office.services, sessions=Sessions(office.desk, 1), feed=dispatcher._feed, dispatcher=dispatcher, zone=UTC, checks=fine, mail_checks=fine,
     )  # fmt: skip
     headers = [(b"x-desk-live", b"1")] if live else []
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": headers, "path_params": {"id": id}}  # fmt: skip
-    answer = getattr(Handlers(context), path)(
-        PageRequest(Request(scope), BrowserSession("s", person), {})
-    )
+    request = PageRequest(Request(scope), BrowserSession("s", person), {})
+    answer = getattr(handlers, path)(request)
     return parsed(answer.body.decode()).words
 
 

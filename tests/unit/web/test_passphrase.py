@@ -9,8 +9,9 @@ import pytest
 
 from postroom.core import life
 from postroom.core.errors import Denied
+from postroom.core.stamp import Stamp
 from postroom.desk.desk import Desk
-from postroom.desk.trust import Trust, Unlocked
+from postroom.desk.verdicts import Trust, Unlocked
 from postroom.web.sessions import FREE_TRIES, LONGEST_DELAY, BrowserSession, Sessions
 from tests.desks import Office, change_settings
 from tests.providers import Courier
@@ -29,7 +30,6 @@ def office(office: Office) -> Office:
 @pytest.fixture
 def site(office: Office) -> Iterator[Site]:
     with opened(office, idle=900) as site:
-        site.sessions.now = lambda: office.clock.steady
         yield site
 
 
@@ -81,7 +81,7 @@ def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_le
         assert browser.enter(address, passphrase="wrong").status == 403
         assert browser.enter(address, passphrase=WORD).status == 200
         assert browser.decide(entry.id, "approve").status == 200
-        site.sessions.now = lambda: 1e9
+        office.clock.go(1000)
         locked(browser.get(f"/letter/{entry.id}"))
     assert office.state_of(entry.id) == "approved"
 
@@ -131,16 +131,17 @@ class FastTrust(Trust):
 
 
 class Guessed(Desk):
-    """A desk of which only the trust is asked for."""
+    """A desk of which only the trust and the time are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: list[float]) -> None:
         self.trust = FastTrust()
+        self.clock = lambda: Stamp(0, "boot", now[0])
 
 
 def guesser() -> tuple[Sessions, list[float]]:
     """Return sessions over such a desk, and their time."""
     now = [1000.0]
-    return Sessions(Guessed(), 1, now=lambda: now[0]), now
+    return Sessions(Guessed(now), 1), now
 
 
 def guess(sessions: Sessions, given: str = "wrong") -> str:
@@ -386,7 +387,7 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier:
 
 
 def test_a_proof_counts_for_its_own_browser_alone(office: Office) -> None:
-    sessions = Sessions(office.desk, 1, now=lambda: 0.0)
+    sessions = Sessions(office.desk, 1)
     own, other = BrowserSession("own", "ada"), BrowserSession("other", "bob")
     sessions.unlock(own, WORD)
     assert not sessions.is_locked(own)

@@ -14,7 +14,7 @@ from postroom.core.errors import Unavailable
 from postroom.core.records import Check, Entry
 from postroom.desk.recorder import Call
 from postroom.services.correspondence import Correspondence
-from postroom.web import views
+from postroom.web import templates
 from tests.desks import BOB, CAT, Office
 from tests.unit.web.browser import Browser, Node, macro, opened, parsed
 
@@ -229,7 +229,7 @@ DAY = (TODAY - date(1970, 1, 1)).days
 
 def chart(days: dict[int, dict[str, int]]) -> str:
     """Return the chart of these days as a page shows it."""
-    return macro("common.html", "chart")(views.chart(days, TODAY)).strip()
+    return macro("common.html", "chart")(templates.chart(days, TODAY)).strip()
 
 
 def titles(drawn: str) -> list[str]:

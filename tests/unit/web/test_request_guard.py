@@ -12,9 +12,10 @@ from starlette.routing import Route
 
 from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
-from postroom.web.app import RequestGuard, build_app
+from postroom.web.handlers import Handlers
 from postroom.web.live import AutoDispatcher, ChangeFeed
-from postroom.web.request import MAX_FORM, AppContext
+from postroom.web.request import MAX_FORM
+from postroom.web.serve import build_app
 from tests.desks import Office
 from tests.narrow import narrow, present
 from tests.unit.web.browser import PROXY, WORD, Browser, Site, fine, opened, until
@@ -34,11 +35,11 @@ def entry(office: Office) -> Entry:
 def routes(office: Office, site: Site, method: str) -> list[str]:
     """Return every address of the page that takes this method, as it is written."""
     feed = ChangeFeed(office.desk)
-    context = AppContext(
+    handlers = Handlers(
         services=office.services, sessions=site.sessions, feed=feed, dispatcher=AutoDispatcher(office.desk, feed), zone=UTC,
-        health=fine, mail_health=fine,
+        checks=fine, mail_checks=fine,
     )  # fmt: skip
-    inner = narrow(narrow(build_app(context), RequestGuard).inner, Starlette)
+    inner = narrow(build_app(handlers).inner, Starlette)
     routes = [narrow(route, Route) for route in inner.routes]
     return [route.path for route in routes if method in present(route.methods)]
 
@@ -161,7 +162,7 @@ def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site: Site) -> None:
     for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
         assert browser.send("/in", {"ticket": ticket}, headers).status == 403
     assert not browser.cookies
-    assert site.sessions.is_valid_ticket(ticket)
+    assert site.sessions.desk.reader.sessions.is_ticket_valid(ticket)
 
 
 def test_methods_that_the_page_does_not_have_do_nothing(

@@ -15,16 +15,24 @@ from jinja2 import FunctionLoader, UndefinedError
 from markupsafe import Markup
 
 from postroom.core import life
-from postroom.core.card import Card, CardLine, ItemSource, Level
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Verdict
 from postroom.core.message import Mail, Message, Party
 from postroom.core.policy import Rules
-from postroom.core.records import AgentActivity, Check, Entry, LetterSummary
+from postroom.core.records import (
+    AgentActivity,
+    Card,
+    CardLine,
+    Check,
+    Entry,
+    ItemSource,
+    LetterSummary,
+    Level,
+)
 from postroom.core.stamp import Stamp
-from postroom.web import views
-from postroom.web.templates import ENVIRONMENT
-from postroom.web.views import letter_changes
+from postroom.web import templates
+from postroom.web.sessions import BrowserSession
+from postroom.web.templates import ENVIRONMENT, letter_changes
 from tests.desks import ANN, BOB, CAT, START, YOU
 from tests.unit.web.browser import parsed
 
@@ -97,21 +105,19 @@ def summary(state: life.State) -> LetterSummary:
     return LetterSummary("aaaaaaaaaa", "claude", "ann@example.com, bob@example.net", "Hello", 2, "A warning", EARLIER, state)  # fmt: skip
 
 
-def frame(*, live: bool = True, **changes: Any) -> views.PageFrame:
+def frame(*, live: bool = True, **changes: Any) -> dict[str, Any]:
     every = [summary(state) for state in STATES]
-    queue = views.QueueView(
-        unknown=every, failed=[], approved=[], waiting=every[:2], total=500, number=2
-    )
-    return views.PageFrame(
-        title="Title", place="/letter", person="ada", token="t0", rules=Rules(live=live, source="test", required=live),
-        zone=UTC, now=NOW, waiting=3, notices=[views.Notice("note", "Look at `this`.")], queue=queue, **changes,
-    )  # fmt: skip
+    queue = {"unknown": every, "failed": [], "approved": [], "waiting": every[:2], "total": 500, "number": 2, "rehearsed": False, "chosen": ""}  # fmt: skip
+    return {
+        "session": BrowserSession("s", "ada"), "rules": Rules(live=live, source="test", required=live),
+        "zone": UTC, "now": NOW, "waiting": 3, "notices": [("note", "Look at `this`.")], "queue": queue, **changes,
+    }  # fmt: skip
 
 
 def pages() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every page with the values that it shows: each field has a text."""
     days = {20_407: {"approved": 1, "rejected": 1, "sent": 1}}
-    chart = views.chart(days, date(2025, 11, 15))
+    chart = templates.chart(days, date(2025, 11, 15))
     assert chart
     changed = replace(letter(), text="Good evening\n", subject="Hi", to=(BOB,), html="")
     typed = {"to": "a", "cc": "b", "bcc": "c", "subject": "d", "text": "e"}
@@ -121,7 +127,7 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
     )
     messages = [Message("m1", "t1", int(START), 10, frozenset(), one) for one in (mail, Mail())]
     thread = {"messages": messages, "total": 30, "answered": "<q@x>", "error": ""}
-    query = views.HistoryQuery("words", "sent", "claude", 2)
+    query = {"q": "words", "state": "sent", "agent": "claude"}
     authors = [AgentActivity("claude", {"sent": 2, "pending": 1}, START)]
     present = {"claude": ("ready", 3), "bob": ("here", 0)}
     differences = letter_changes(changed, letter()) + letter_changes(letter(), changed)
@@ -130,7 +136,7 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
         for state in STATES:
             view = {
                 "entry": entry(state), "history": [life.Pending(EARLIER), *STATES], "changes": differences, "note_difference": "-a +b",
-                "offers": life.offered(state), "has_thread": True, "replaced_by": "bbbbbbbbbb",
+                "offers": life.offered(state), "replaced_by": "bbbbbbbbbb",
             }  # fmt: skip
             yield "letter.html", {**base, **view}
             yield "letter.html", {**base, **view, "note_difference": "", "changes": []}
@@ -138,8 +144,11 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
         values = {"entry": entry(STATES[1]), "card": entry(STATES[1]).card, "fields": typed}
         yield "preview.html", {**base, **values, "changes": differences}
         yield "summary.html", {**base, "chart": chart}
-        yield "history.html", {**base, "query": query, "letters": [summary(state) for state in STATES], "total": 500, "chart": chart}  # fmt: skip
-        yield "history.html", {**base, "query": query, "letters": [], "total": 0, "chart": None}
+        yield "history.html", {**base, "query": query, "number": 2, "letters": [summary(state) for state in STATES], "total": 500, "chart": chart}  # fmt: skip
+        yield (
+            "history.html",
+            {**base, "query": query, "number": 2, "letters": [], "total": 0, "chart": None},
+        )
         yield "agents.html", {**base, "authors": authors, "present": present, "error": ""}
         yield "agents.html", {**base, "authors": [], "present": {}, "error": "Cannot read it"}
         yield "health.html", {**base, "checks": checks}
@@ -151,7 +160,10 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
             ("checks.html", {"checks": checks}),
         ):
             yield part, {**base, **shown}
-            yield "part.html", {**base, **shown, "part": Markup(part), "back": "/history"}
+            yield (
+                "part.html",
+                {**base, **shown, "part": Markup(part), "title": "Title", "back": "/history"},
+            )
     for error in ("", "Wrong."):
         yield "sign_in.html", {"ticket": "t1", "needs_passphrase": bool(error), "error": error}
         yield "locked.html", {"action": "/unlock", "fields": {"next": "/"}, "error": error}

@@ -33,7 +33,7 @@ def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(
         answer = site.browser("Grace H.").decide(entry.id, "approve")
         assert answer.status == 200
         assert "sent in" in answer.words
-    approved = office.desk.ledger.history.states(entry.id)[-1]
+    approved = office.desk.ledger.letters.past_states(entry.id)[-1]
     assert isinstance(approved, life.Approved)
     assert approved.verdict.by == "Grace H."
     assert approved.verdict.via == "page"
@@ -354,7 +354,7 @@ def test_twenty_approvals_at_once_send_one_letter(office: Office, courier: Couri
         form = browser.get(f"/letter/{entry.id}").page.form("/approve")
         answers = at_once(*[lambda: browser.submit(form, follow=False)] * 20)
         assert sorted(answer.status for answer in answers) == [303] + [409] * 19
-    kinds = [life.name(one) for one in office.desk.ledger.history.states(entry.id)]
+    kinds = [life.name(one) for one in office.desk.ledger.letters.past_states(entry.id)]
     assert kinds == ["pending", "approved"]
     office.clock.go(10)
     other = office.beside()
