@@ -8,19 +8,18 @@ imported, and each command imports what it needs. Arguments are read as Go progr
 from __future__ import annotations
 
 import os
+import select
+import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from postroom.agents.files import PATIENCE as USUAL
-from postroom.agents.mail import AgentMail, SelfAddressed
-from postroom.agents.record import STATUSES
-from postroom.agents.roster import AgentCaller, NotInTmux
+from postroom.agents.folder import PATIENCE as USUAL
+from postroom.agents.mail import SEAL, AgentLetter, AgentMail, SelfAddressed, cleanup
+from postroom.agents.record import STATUSES, AgentMessage
+from postroom.agents.roster import PERSON as PERSON_NAME
+from postroom.agents.roster import AgentCaller, NotInTmux, identify
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.files import write_all
-
-if TYPE_CHECKING:
-    from postroom.agents.mail import AgentLetter
-    from postroom.agents.record import AgentMessage
 
 OUTSIDE: Final = 2  # the exit code outside tmux and without a name
 PATIENCE: Final = 0.25  # seconds to wait for stdin where an argument has the message too
@@ -29,10 +28,8 @@ HOOK_CHARACTERS: Final = 65_536  # of a message that a hook brings into a contex
 HELP: Final = ("h", "help")
 TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
 FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
-NO_STATUS: Final = (
-    "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
-)
-NO_MESSAGE: Final = "error: no message provided\nusage: agentmail send <recipient> <message>"
+USAGE_STATUS: Final = "usage: agentmail status <ready|work|offline>"
+USAGE_SEND: Final = "usage: agentmail send <recipient> <message>"
 
 
 class Flag(NamedTuple):
@@ -43,36 +40,12 @@ class Flag(NamedTuple):
     means: str = ""  # the flag that it is another name of
 
 
-JSON: Final = Flag("write JSON")
-AS: Final = Flag("your name, where there is no tmux", "NAME")
-PERSON: Final = Flag("as yourself, the person, in a terminal")
-COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
-    "send": ("send [flags] <recipient> <message>", {
-        "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
-        "m": Flag("message", "TEXT", "message"), "message": Flag("message", "TEXT"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "receive": ("receive [flags]", {
-        "hook": Flag("for hooks: mail on stderr with exit code 2"),
-        "fenced": Flag("between two marks, as data"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "recipients": ("recipients [flags]", {"as": AS, "json": JSON}),
-    "status": ("status [flags] <ready|work|offline>", {
-        "as": AS, "hook": Flag("for hooks: quick, and silent whatever is wrong"),
-    }),
-    "mailman": ("mailman [flags]", {"daemon": Flag("in the background")}),
-    "onboard": ("onboard", {}),
-    "cleanup": ("cleanup [flags]", {
-        "stale-hours": Flag("drop agents not heard of for so long (default 48)", "N"),
-        "delivered-hours": Flag("drop read messages older than this (default 2)", "N"),
-        "dry-run": Flag("say what would be done"), "json": JSON,
-    }),
-}  # fmt: skip
+class Command(NamedTuple):
+    """A command: its function, how it is called, and its flags."""
 
-
-class FlagError(Exception):
-    """Arguments that a command does not take."""
+    run: Callable[[Invocation], int]
+    usage: str
+    flags: dict[str, Flag]
 
 
 class Invocation(NamedTuple):
@@ -96,10 +69,10 @@ class Invocation(NamedTuple):
         """The agent mail of the working directory."""
         return AgentMail(os.getcwd(), os.environ)
 
-    def identify(self, mail: AgentMail) -> AgentCaller:
+    def identify(self) -> AgentCaller:
         """Return who calls; a name that is not the tmux window's is refused."""
         given = self.given.get("as", "")
-        me = mail.me(given)
+        me = identify(os.environ, given)
         if given and me.windows is not None and me.name != given:
             raise Invalid(f"in tmux an agent's name is its window's: {me.name}, not {given}")
         return me
@@ -112,15 +85,15 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         _explain_commands(name)
         return 1
-    usage, flags = COMMANDS[name]
+    command = COMMANDS[name]
     try:
-        words, given = _parse(arguments[1:], flags)
-    except FlagError as wrong:
-        _explain_flags(usage, flags, str(wrong))
+        words, given = _parse(arguments[1:], command.flags)
+    except Invalid as wrong:
+        _explain_flags(command, wrong.message)
         return 1
     call = Invocation(words, given, closed)
     try:
-        return _FUNCTIONS[name](call)
+        return command.run(call)
     except NotInTmux as outside:
         return _fail(call, outside.message, OUTSIDE)
     except PostroomError as error:
@@ -157,16 +130,13 @@ def _explain_commands(name: str) -> None:
         _err("error: error parsing commandline arguments: flag: help requested")
 
 
-def _explain_flags(usage: str, flags: Mapping[str, Flag], problem: str) -> None:
+def _explain_flags(command: Command, problem: str) -> None:
     if problem != "flag: help requested":
         _err(problem)
-    rows = [
-        f"  --{flag}{f' {about.value}' if about.value else ''}".ljust(24) + about.about
-        for flag, about in flags.items()
-    ]
-    head = [f"USAGE\n  postroom agentmail {usage}", *(["", "FLAGS"] if rows else [])]
-    _err("\n".join([*head, *rows, ""]))
-    _err(f"error: error parsing commandline arguments: {problem}")
+    _err(f"USAGE\n  postroom agentmail {command.usage}" + ("\n\nFLAGS" if command.flags else ""))
+    for name, flag in command.flags.items():
+        _err(f"  --{name} {flag.value}".rstrip().ljust(24) + flag.about)
+    _err(f"\nerror: error parsing commandline arguments: {problem}")
 
 
 def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[str], dict[str, str]]:
@@ -179,20 +149,19 @@ def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[st
             break
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         if not name or name.startswith("-"):
-            raise FlagError(f"bad flag syntax: {_printable(word)}")
+            raise Invalid(f"bad flag syntax: {_printable(word)}")
         if name not in flags:
             problem = f"flag provided but not defined: -{_printable(name)}"
-            raise FlagError("flag: help requested" if name in HELP else problem)
+            raise Invalid("flag: help requested" if name in HELP else problem)
         flag = flags[name]
-        if flag.value and not equals:
-            if not rest:
-                raise FlagError(f"flag needs an argument: -{name}")
-            value = rest.pop(0)
-        value = value if equals or flag.value else "true"
+        if not equals and flag.value and not rest:
+            raise Invalid(f"flag needs an argument: -{name}")
+        if not equals:
+            value = rest.pop(0) if flag.value else "true"
         if not flag.value and value not in (*TRUE, *FALSE):
-            raise FlagError(f'invalid boolean value "{_printable(value)}" for -{name}: parse error')
+            raise Invalid(f'invalid boolean value "{_printable(value)}" for -{name}: parse error')
         if flag.value == "N" and _number(value) is None:
-            raise FlagError(f'invalid value "{_printable(value)}" for flag -{name}: parse error')
+            raise Invalid(f'invalid value "{_printable(value)}" for flag -{name}: parse error')
         given[flag.means or name] = value
     return rest, given
 
@@ -214,12 +183,14 @@ def _send(call: Invocation) -> int:
         return _send_as_person(call)
     mail = call.mail
     if not os.environ.get("TMUX"):
-        mail.me(call.given.get("as", ""))  # refuses before anything else
+        identify(os.environ, call.given.get("as", ""))  # refuses before anything else
     recipient, text = _read_message(call)
-    if not recipient or not text:
-        _err(NO_MESSAGE if recipient else "error: missing required arguments: recipient message")
+    if not recipient:
+        raise Invalid("missing required arguments: recipient message")
+    if not text:
+        _err(f"error: no message provided\n{USAGE_SEND}")
         return 1
-    me = call.identify(mail)
+    me = call.identify()
     try:
         sent = mail.send(me, recipient, text)
     except SelfAddressed:
@@ -241,9 +212,6 @@ def _read_message(call: Invocation) -> tuple[str, str]:
 
 def _read_stdin(*, is_optional: bool) -> str:
     """Return what is piped in, without its last line end; wait only briefly where it is optional."""
-    import select
-    import stat
-
     try:
         if stat.S_ISCHR(os.fstat(0).st_mode):
             return ""
@@ -262,8 +230,8 @@ def _read_stdin(*, is_optional: bool) -> str:
 def _send_as_person(call: Invocation) -> int:
     """Send a message as the person, who confirms on the terminal, with the passphrase if one is needed."""
     from postroom import wiring
-    from postroom.agents.roster import is_known, person, seal
-    from postroom.cli.command import confirm, passphrase_if_needed
+    from postroom.agents.roster import everybody, person, seal
+    from postroom.cli.ui import confirm, passphrase_if_needed
     from postroom.core.text import clean, one_line
     from postroom.desk.recorder import Call
     from postroom.wiring.desk import find_desk
@@ -272,7 +240,7 @@ def _send_as_person(call: Invocation) -> int:
     if not recipient or not text:
         raise Denied("say to whom, and what: postroom agentmail send --person NAME TEXT")
     mail, config, me = call.mail, wiring.settings(), person(os.environ)
-    if not is_known(mail.find_folder(), me, recipient):
+    if recipient not in everybody(mail.find_folder(), me):
         raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
     _err(f"To {one_line(recipient)}, as yourself:\n{clean(text).text}")
     if not confirm("Send this?"):
@@ -281,7 +249,9 @@ def _send_as_person(call: Invocation) -> int:
         if desk is not None:
             desk.trust.prove(passphrase_if_needed(desk))
         key, root = wiring.voice_key(config, make=True), mail.folder.root
-        sent = mail.send(me, recipient, text, seal=lambda message: seal(key, root, message))
+        sent = mail.send(
+            me, recipient, text, about=lambda message: {SEAL: seal(key, root, message)}
+        )
         if desk is not None:
             desk.recorder.write(Call("send_message", "", "person"), target=recipient)
     _out(f"Message #{sent.id} sent")
@@ -292,43 +262,29 @@ def _send_as_person(call: Invocation) -> int:
 
 
 def _receive(call: Invocation) -> int:
-    if call.has("person"):
-        return _receive_as_person(call)
     mail = call.mail
-    me = call.identify(mail)
     hook = call.has("hook")
+    if call.has("person"):
+        from postroom.cli.ui import open_terminal
+
+        with open_terminal("Run it in a terminal of your own."):
+            me = AgentCaller(PERSON_NAME)
+    else:
+        me = call.identify()
     if (2 if hook else 1) in call.closed:
         raise Unavailable("there is nobody to show it to: the output is closed")
     delivery = None
     if not me.name or mail.has_mail(me):
-        mail.record_read(me, 0.5)
+        if me.name != PERSON_NAME:
+            mail.record_read(me, 0.5)
         delivery = mail.take(me, patience=call.patience)
     if delivery is None:
         status = "No unread messages"
         return 0 if hook else _print({"status": status}, f"{status}\n", call)
-    try:
+    with delivery:
         data, code = _format(mail, delivery.message, me.name, call)
-    except BaseException:
-        delivery.release()
-        raise
     # The process ends as soon as the message is marked: one that ends otherwise has not delivered it.
     delivery.deliver(2 if hook else 1, data, patience=call.patience, done=lambda: os._exit(code))
-    return code
-
-
-def _receive_as_person(call: Invocation) -> int:
-    """Show the person what agents have written to them."""
-    from postroom.agents.folder import PERSON
-    from postroom.cli.command import open_terminal
-
-    mail = call.mail
-    with open_terminal("Run it in a terminal of your own."):
-        delivery = mail.take(AgentCaller(PERSON))
-    if delivery is None:
-        _out("No unread messages")
-        return 0
-    data, code = _format(mail, delivery.message, PERSON, call)
-    delivery.deliver(1, data)
     return code
 
 
@@ -383,7 +339,7 @@ def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
 def _recipients(call: Invocation) -> int:
     mail = call.mail
     try:
-        me = call.identify(mail)
+        me = call.identify()
     except NotInTmux:
         return _fail(call, "not running inside a tmux session", OUTSIDE)
     names = mail.recipients(me)
@@ -393,21 +349,21 @@ def _recipients(call: Invocation) -> int:
 
 
 def _status(call: Invocation) -> int:
-    mail = call.mail
+    """Set the caller's status. Outside tmux, do nothing for a caller without a name: hooks run there too."""
     if not os.environ.get("TMUX"):
         try:
-            mail.me(call.given.get("as", ""))
+            identify(os.environ, call.given.get("as", ""))
         except NotInTmux:
             return 0
     status = call.words[0] if call.words else ""
     if status in STATUSES:
-        mail.set_status(call.identify(mail), status, call.patience)
-        return 0
-    if call.has("hook"):
-        return 0
-    wrong = f"Invalid status: {_printable(status)}. Valid: ready, work, offline"
-    _err(wrong if call.words else NO_STATUS)
-    return 1
+        call.mail.set_status(call.identify(), status, call.patience)
+    elif not call.has("hook"):
+        invalid = f"Invalid status: {_printable(status)}. Valid: ready, work, offline"
+        missing = f"error: missing required argument: status\n{USAGE_STATUS}"
+        _err(invalid if call.words else missing)
+        return 1
+    return 0
 
 
 def _mailman(call: Invocation) -> int:
@@ -421,12 +377,14 @@ def _onboard(call: Invocation) -> int:
 
 
 def _cleanup(call: Invocation) -> int:
-    from postroom.agents.cleanup import cleanup
-
     stale = _number(call.given.get("stale-hours", "48")) or 0
     delivered = _number(call.given.get("delivered-hours", "2")) or 0
     dry_run = call.has("dry-run")
-    done = cleanup(os.getcwd(), os.environ, stale, delivered, dry_run=dry_run, err=_err)
+
+    def warn(text: str) -> None:
+        _err(_printable(text))
+
+    done = cleanup(os.getcwd(), os.environ, stale, delivered, dry_run=dry_run, err=warn)
     return _print(done._asdict(), done.describe(dry_run=dry_run), call)
 
 
@@ -474,12 +432,29 @@ def _printable(text: str) -> str:
     return one_line(text)
 
 
-_FUNCTIONS: Final[dict[str, Callable[[Invocation], int]]] = {
-    "send": _send,
-    "receive": _receive,
-    "recipients": _recipients,
-    "status": _status,
-    "mailman": _mailman,
-    "onboard": _onboard,
-    "cleanup": _cleanup,
-}
+JSON: Final = Flag("write JSON")
+AS: Final = Flag("your name, where there is no tmux", "NAME")
+PERSON: Final = Flag("as yourself, the person, in a terminal")
+COMMANDS: Final = {
+    "send": Command(_send, "send [flags] <recipient> <message>", {
+        "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
+        "m": Flag("message", "TEXT", "message"), "message": Flag("message", "TEXT"),
+        "as": AS, "person": PERSON, "json": JSON,
+    }),
+    "receive": Command(_receive, "receive [flags]", {
+        "hook": Flag("for hooks: mail on stderr with exit code 2"),
+        "fenced": Flag("between two marks, as data"),
+        "as": AS, "person": PERSON, "json": JSON,
+    }),
+    "recipients": Command(_recipients, "recipients [flags]", {"as": AS, "json": JSON}),
+    "status": Command(_status, "status [flags] <ready|work|offline>", {
+        "as": AS, "hook": Flag("for hooks: quick, and silent whatever is wrong"),
+    }),
+    "mailman": Command(_mailman, "mailman [flags]", {"daemon": Flag("in the background")}),
+    "onboard": Command(_onboard, "onboard", {}),
+    "cleanup": Command(_cleanup, "cleanup [flags]", {
+        "stale-hours": Flag("drop agents not heard of for so long (default 48)", "N"),
+        "delivered-hours": Flag("drop read messages older than this (default 2)", "N"),
+        "dry-run": Flag("say what would be done"), "json": JSON,
+    }),
+}  # fmt: skip

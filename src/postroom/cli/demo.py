@@ -10,35 +10,26 @@ import shlex
 import signal
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom import wiring
-from postroom.cli.printing import folded, wrapped
+from postroom.cli import ui
 from postroom.core.errors import Invalid, PostroomError
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.wiring import files
 
 if TYPE_CHECKING:
-    from postroom.tools.client import ToolAnswer, ToolClient
+    from postroom.tools.client import CallTool
 
 SAMPLE = Path(__file__).parents[1] / "sample"
 # Commands that would reach out of the demo's folder.
 ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
 MOST_LINES = 9  # lines of an answer
-SUGGESTIONS = (
-    "show {good}",
-    "approve {good}",
-    "reject {lured} --reason 'It came from a mail, not from me.'",
-    "approve {drafted}",
-    "run --once",
-    "audit",
-    "search in:sent",
-)
 
 
 @click.command("demo")
@@ -61,8 +52,8 @@ def demo_command(keep: Path | None) -> None:
         demo.play()
         _tell("The letters wait for you. To go on with them:")
         click.echo(f"  export POSTROOM_CONFIG={shlex.quote(os.environ['POSTROOM_CONFIG'])}")
-        for line in ("desk", *SUGGESTIONS):
-            click.echo(f"  postroom {line.format(**demo.names)}")
+        for line in ("desk", *demo.suggestions()):
+            click.echo(f"  postroom {line}")
         return
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(1))  # a closed terminal: remove the folder
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
@@ -71,7 +62,7 @@ def demo_command(keep: Path | None) -> None:
         if _is_interactive():
             demo.let_person_decide()
         else:
-            demo.decide_for_person()
+            demo.perform("decide")
     _tell("The demo's folder is removed; `postroom demo --keep DIR` keeps one to play with.")
 
 
@@ -79,7 +70,7 @@ class Demo:
     """The script, performed in one folder: every later command of this process works there alone."""
 
     def __init__(self, folder: Path, undo: int) -> None:
-        from postroom.config import SETTINGS
+        from postroom.config.settings import SETTINGS
 
         self._script = tomllib.loads((SAMPLE / "demo.toml").read_text("utf-8"))
         self.names = {"sample": str(SAMPLE)}  # what steps have kept, by name
@@ -95,11 +86,11 @@ class Demo:
         from postroom.tools.client import connect
         from postroom.wiring.desk import require_desk
 
-        self._perform(self._script["start"])
+        self.perform("start")
         command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
         with connect(command, os.environ) as agent:
-            self._perform(self._script["agent"], agent)
-        self._perform(self._script["run"])
+            self.perform("agent", agent)
+        self.perform("run")
         with require_desk(wiring.settings()) as desk:
             pending = desk.reader.lists.summaries("pending")
             drafted = next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
@@ -108,8 +99,9 @@ class Demo:
         self.names |= {"drafted": drafted, "draft": draft}
         self.names["digest"] = digest.removeprefix("sha256:")[:8]
 
-    def _perform(self, steps: Iterable[dict[str, Any]], agent: ToolClient | None = None) -> None:
-        for step in steps:
+    def perform(self, act: str, agent: CallTool | None = None) -> None:
+        """Perform the steps of one act of the script."""
+        for step in self._script[act]:
             match step:
                 case {"say": text}:
                     _tell(text)
@@ -120,14 +112,14 @@ class Demo:
                         name: self._fill(value) if isinstance(value, str) else value
                         for name, value in arguments.items()
                     }
-                    values = _call(agent, tool, filled, step.get("lines", MOST_LINES)).values
+                    values = _call(agent, tool, filled, step.get("lines", MOST_LINES))
                     if name := step.get("keep"):
                         self.names[name] = values.get("letter") or values["mails"][0]["id"]
                 case {"rules": name}:
                     text = (SAMPLE / name).read_text("utf-8")
                     files.replace(self._vault / name, text.encode())
                     for row in text.splitlines()[4:]:
-                        click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
+                        click.echo("\n".join(f"  {piece}" for piece in ui.wrapped(row, 75)))
                 case {"list": folders}:
                     notes = [
                         f for name in folders for f in sorted((self._vault / name).glob("*.md"))
@@ -137,6 +129,9 @@ class Demo:
                     click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
                     draft = self._vault / self._fill(note)
                     draft.rename(self._vault / "Approved" / draft.name)
+                case {"page": text, "then": after}:
+                    with _serve_page(text, opens=False):
+                        _tell(after)
                 case {"pause": True} if _is_interactive():
                     with suppress(EOFError):
                         input("\nEnter to go on. ")
@@ -146,13 +141,10 @@ class Demo:
 
     def let_person_decide(self) -> None:
         """Let the person decide in the browser, or type commands, until they end it."""
-        text = (
-            "Now you: decide in your browser. If it does not open, this address lets it in, once:"
-        )
-        with _serve_page(text, opens=True):
+        with _serve_page(self._script["settings"]["decide"], opens=True):
             _tell("Or type a command here, or nothing to end. For example:")
-            for line in SUGGESTIONS:
-                click.echo(f"  {line.format(**self.names)}")
+            for line in self.suggestions():
+                click.echo(f"  {line}")
             while (words := _ask_command()) and words[0] not in {"exit", "quit"}:
                 if words[0] in ELSEWHERE:
                     _tell(f"`postroom {words[0]}` is for another terminal.")
@@ -160,44 +152,39 @@ class Demo:
                 with suppress(PostroomError, SystemExit):
                     _run(*(["--help"] if words[0] == "help" else words), quiet=True)
 
-    def decide_for_person(self) -> None:
-        """Where nobody is there to decide, show how it goes on."""
-        self._perform(self._script["decide"])
-        text = "All of it is in the browser, too: `postroom desk` serves the page while you decide."
-        with _serve_page(text, opens=False):
-            _tell("That address let one browser in, once; it is closed again with this demo.")
-        _run("audit", "--limit", "6")
+    def suggestions(self) -> list[str]:
+        """Return commands that a person could type next."""
+        return [self._fill(line) for line in self._script["settings"]["suggestions"]]
 
 
 def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _call(agent: ToolClient, tool: str, arguments: dict[str, Any], most_lines: int) -> ToolAnswer:
-    """Let the agent call a tool, and show both sides."""
+def _call(agent: CallTool, tool: str, arguments: dict[str, Any], most_lines: int) -> dict[str, Any]:
     texts = {name: repr(value) for name, value in arguments.items()}
     given = ", ".join(
         f"{name}={text}" if len(text) <= 50 else f"{name}={text[:46]}...'"
         for name, text in texts.items()
     )
-    typed = folded(f"agent > {tool}({given})", "        ").lstrip()
+    typed = ui.folded(f"agent > {tool}({given})", "        ").lstrip()
     click.echo(click.style(f"\n{typed}", fg="cyan", bold=True))
-    answer = agent.call(tool, **arguments)
-    rows = [row for text in answer.text.split("\n") for row in wrapped(text, 75)]
+    answer, values = agent(tool, arguments)
+    rows = [row for text in answer.split("\n") for row in ui.wrapped(text, 75)]
     for row in rows[:most_lines]:
         click.echo(f"  {row}")
     if len(rows) > most_lines:
         click.echo(click.style(f"  ... {len(rows) - most_lines} more lines", dim=True))
-    return answer
+    return values
 
 
 @contextmanager
 def _serve_page(text: str, *, opens: bool) -> Iterator[None]:
-    """Serve the page of the demo's letters."""
-    from postroom.cli.desk import PageOptions, page_in_background
+    from postroom.cli.serve import open_browser, serve_page
 
-    options = PageOptions(port=0, person="Robin")
-    with page_in_background(wiring.settings(), options, opens=opens) as page:
+    with serve_page(wiring.settings(), port=0, person="Robin") as page, ExitStack() as stack:
+        if opens:
+            open_browser(stack, page)
         _tell(text)
         click.echo(f"  {page.sign_in}")
         yield
@@ -214,7 +201,7 @@ def _ask_command() -> list[str]:
 
 
 def _tell(sentence: str) -> None:
-    click.echo("\n" + folded(sentence))
+    click.echo("\n" + ui.folded(sentence))
 
 
 def _run(*arguments: str, typed: str = "", quiet: bool = False) -> None:

@@ -11,28 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom import wiring
-from postroom.cli.command import account_option, json_option, output, settings, wants_json
-from postroom.cli.printing import (
-    fit,
-    mail_json,
-    mail_lines,
-    mail_rows,
-    mail_summary_json,
-    say,
-    short_date,
-    table_row,
-    width,
-)
+from postroom.cli import ui
+from postroom.config.settings import Config
 from postroom.core.errors import Invalid, NotFound, PostroomError
+from postroom.core.message import SYSTEM_LABELS, UNREAD, Mail, Message, Party, Summary
+from postroom.core.stamp import Stamp
+from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
-    from postroom.config import Config
     from postroom.core.records import LabelChange
     from postroom.desk.desk import Desk
     from postroom.mail.mailbox import Mailbox
 
 MOST_REFUSALS = 5  # mails that were not read, by name
 MOST_MOVES = 50  # moves in a list
+ID_COLUMNS = 13  # of an id of the embedded mailbox
 FIRST_STEPS = (
     "Run `postroom import PATH`, or `postroom demo` to try it with sample mail. If your mail is in"
     " another vault, set VAULT_PATH, or path under [vault] in your settings. If it is at Gmail,"
@@ -47,7 +40,7 @@ def _no_mail(config: Config, account: str | None) -> str:
 
 @contextmanager
 def _open_mailbox(account: str | None) -> Iterator[Mailbox]:
-    config = settings()
+    config = ui.settings()
     box = wiring.mailbox(config, account)
     if box is None:
         raise NotFound(_no_mail(config, account), remedy=FIRST_STEPS)
@@ -70,16 +63,10 @@ class SearchCommand(click.Command):
 
 @click.command("search", cls=SearchCommand)
 @click.argument("query", nargs=-1)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100),
-    default=20,
-    show_default=True,
-    help="How many mails at most.",
-)
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many mails at most.")  # fmt: skip
 @click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
-@account_option
-@json_option
+@ui.account_option
+@ui.json_option
 def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str | None) -> None:
     """Search mail, newest first, in Gmail's search language.
 
@@ -96,7 +83,7 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
     from postroom.mail.mailbox import SearchPage
 
     text = " ".join(query).strip()
-    config = settings()
+    config = ui.settings()
     box = wiring.mailbox(config, account)
     if box is None:
         parse(text)
@@ -109,10 +96,14 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
         hints.insert(0, f"No mail matches: {text}" if text else "The mailbox is empty.")
     if page.cursor:
         hints.append(f"There are more: add --cursor {page.cursor}")
-    messages = [mail_summary_json(item) for item in page.items]
-    rows = [row for item in page.items for row in mail_rows(item)]
-    values = {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
-    output(values, rows, *hints)
+    messages = [
+        _common_json(item, item) | {"snippet": item.snippet, "attachments": item.attachments}
+        for item in page.items
+    ]
+    rows = [row for item in page.items for row in _summary_rows(item)]
+    ui.output(
+        {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}, rows, *hints
+    )
 
 
 @click.command("read")
@@ -120,8 +111,8 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
 @click.option("--part", metavar="PART", help="Write the bytes of this attachment.")
-@account_option
-@json_option
+@ui.account_option
+@ui.json_option
 def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: str | None) -> None:
     """Show one mail.
 
@@ -129,7 +120,7 @@ def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: st
     it: hidden parts and control characters are removed and counted. `--part 2 > FILE` saves the
     attachment that is listed as part 2.
     """
-    if (raw or part) and (wants_json() or (raw and part)):
+    if (raw or part) and (ui.wants_json() or (raw and part)):
         raise Invalid("--raw, --part and --json exclude each other", remedy="Give one of them.")
     with _open_mailbox(account) as box:
         if raw or part:
@@ -137,14 +128,14 @@ def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: st
                 sys.stdout.buffer.write(piece)
             return
         message = box.message(id)
-    output(mail_json(message), mail_lines(message, quotes=quotes))
+    ui.output(_mail_json(message), _mail_lines(message, quotes=quotes))
 
 
 @click.command("thread")
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
-@account_option
-@json_option
+@ui.account_option
+@ui.json_option
 def thread_command(id: str, quotes: bool, account: str | None) -> None:
     """Show a whole conversation, oldest mail first.
 
@@ -155,22 +146,22 @@ def thread_command(id: str, quotes: bool, account: str | None) -> None:
     rows = []
     for at, message in enumerate(thread.messages, 1):
         rule = f"── {at} of {len(thread.messages)} "
-        rows.append(click.style(rule + "─" * (width() - len(rule) - 1), dim=True))
-        rows += [*mail_lines(message, quotes=quotes), ""]
-    messages = [mail_json(message) for message in thread.messages]
-    output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
+        rows.append(click.style(rule + "─" * (ui.width() - len(rule) - 1), dim=True))
+        rows += [*_mail_lines(message, quotes=quotes), ""]
+    messages = [_mail_json(message) for message in thread.messages]
+    ui.output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
 
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@account_option
-@json_option
+@ui.account_option
+@ui.json_option
 def import_command(paths: tuple[str, ...], account: str | None) -> None:
     """Import mail from mbox, Maildir or .eml files.
 
     PATH is such a file or folder, or a folder of them. Mail that was imported before is left as it
-    is, so you can run an interrupted import again. Flags decide what is read, starred, a draft or in
-    the trash; labels come from Maildir folders and from Gmail's export.
+    is, so you can run an interrupted import again. The mail's own flags decide what is read, starred,
+    a draft or in the trash; labels come from Maildir folders and from Gmail's export.
     """
     from postroom.mail import files
 
@@ -179,32 +170,28 @@ def import_command(paths: tuple[str, ...], account: str | None) -> None:
     sources = [source for path in paths for source in files.sources(Path(path))]
     others = sum(source.kind == "other" for source in sources)
     report = files.ImportReport()
-    config = settings()
+    config = ui.settings()
     known = wiring.local_mailbox(config, account)
     box = known or wiring.local_mailbox(config, account, make=True)
     assert box is not None
     total = sum(source.size for source in sources)
     with closing(box), _progress(total) as on_progress:
-        files.load(box, sources, report, on_progress)
+        files.load(box.add_batches, sources, report, on_progress)
     refused = report.refused
     counts = f"{report.added:,} new, {report.known:,} already here, {len(refused):,} not read"
     values = {"added": report.added, "known": report.known, "others": others, "refused": refused}
-    output(values, [f"{counts}, {others:,} other files passed over."])
-    if wants_json():
-        return
-    for reason in refused[:MOST_REFUSALS]:
-        click.echo(f"  {reason}", err=True)
+    hints = [f"  {reason}" for reason in refused[:MOST_REFUSALS]]
     if len(refused) > MOST_REFUSALS:
-        click.echo(f"  and {len(refused) - MOST_REFUSALS:,} more; --json lists all", err=True)
+        hints.append(f"  and {len(refused) - MOST_REFUSALS:,} more; --json lists all")
     if known is None and config.state is None and config.source("vault.path") == "default":
-        vault = config.vault.path
-        say(f"The mailbox belongs to the vault {vault}; search from here, or set VAULT_PATH.")
+        place = f"The mailbox belongs to the vault {config.vault.path}"
+        hints.append(f"{place}; search from here, or set VAULT_PATH.")
+    ui.output(values, [f"{counts}, {others:,} other files passed over."], *hints)
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    if wants_json() or not sys.stderr.isatty():
+    if ui.wants_json() or not sys.stderr.isatty():
         yield lambda _bytes: None
         return
     with click.progressbar(length=total, label="Importing", file=sys.stderr, width=0) as bar:
@@ -215,23 +202,27 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 @click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
 @click.option("--all", "every", is_flag=True, help="Undo all of them.")
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
-@json_option
+@ui.json_option
 def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None) -> None:
     """List how agents have moved and labelled mail, and undo it.
 
     Without a NUMBER it lists, newest first, and changes nothing. The newest is undone first, so
     that the labels are as they were.
     """
-    from postroom.services.mailbox import find_move
     from postroom.services.services import Services
     from postroom.wiring.desk import find_desk
 
     if numbers and every:
         raise Invalid("NUMBER and --all exclude each other", remedy="Give one of them.")
     with find_desk(wiring.settings()) as desk:
-        known = desk.reader.label_changes.newest(-1) if desk else []
+        known = desk.reader.label_changes.newest() if desk else []
         moves = [move for move in known if agent is None or move.agent == agent]
-        chosen = moves if every else [find_move(moves, number) for number in numbers]
+        chosen = [move for move in moves if every or move.number in numbers]
+        if unknown := set(numbers) - {move.number for move in moves}:
+            raise NotFound(
+                f"There is no move {min(unknown)} to undo",
+                remedy="`postroom undo-moves` lists what there is.",
+            )
         if desk is None or not chosen:
             _list_moves(desk, moves)
             return
@@ -240,42 +231,39 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
             try:
                 Services(desk).mailbox.undo(move)
             except NotFound as gone:
-                say(f"Move {move.number}: {gone.message}.")
+                ui.say(f"Move {move.number}: {gone.message}.")
             else:
                 undone.append(move.number)
         desk.flush_log()
-    output({"undone": undone}, [f"Undone: {', '.join(map(str, undone)) or 'none'}."])
+    ui.output({"undone": undone}, [f"Undone: {', '.join(map(str, undone)) or 'none'}."])
 
 
 def _list_moves(desk: Desk | None, moves: list[LabelChange]) -> None:
     values = [_move_json(move, desk) for move in moves[:MOST_MOVES]] if desk else []
     rows = []
     for move in values:
-        signed = [f"+{label}" for label in move["added"]]
-        signed += [f"-{label}" for label in move["removed"]]
-        head = f"{move['number']:>5}", move["at"], fit(move["agent"], 16)
-        rows.append(table_row(*head, last=" ".join(signed)))
-        subject = table_row(" " * 5, last=move["subject"] or "(gone)")
-        rows.append(click.style(subject, dim=True))
+        signed = [f"+{label}" for label in move["added"]] + [f"-{label}" for label in move["removed"]]  # fmt: skip
+        head = f"{move['number']:>5}", move["at"], ui.fit(move["agent"], 16)
+        subject = ui.table_row(" " * 5, last=move["subject"] or "(gone)")
+        rows += [ui.table_row(*head, last=" ".join(signed)), click.style(subject, dim=True)]
     more = len(moves) - len(values)
     hint = "Nothing to undo: agents have moved and labelled no mail, or you have undone all of it."
     if values:
         hint = "Undo one with `postroom undo-moves NUMBER`, all with --all."
         hint += f" {more} older ones are not shown." if more else ""
-    output({"moves": values}, rows, hint)
+    ui.output({"moves": values}, rows, hint)
 
 
 def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
     from postroom.services.services import Services
 
     try:
-        box = Services(desk).mailbox.box(move.account)
-        subject = box.message(move.message).mail.subject
+        subject = Services(desk).mailbox.box(move.account).message(move.message).mail.subject
     except PostroomError:
         subject = ""
     return {
         "number": move.number,
-        "at": short_date(move.at),
+        "at": ui.short_date(move.at),
         "agent": move.agent,
         "account": move.account,
         "message": move.message,
@@ -283,3 +271,81 @@ def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
         "added": sorted(move.added),
         "removed": sorted(move.removed),
     }
+
+
+# How a mail is shown
+
+
+def _mail_lines(message: Message, *, quotes: bool) -> Iterator[str]:
+    from postroom.core.mail_view import split_quoted
+
+    mail = message.mail
+    people = [("From", [mail.sender] if mail.sender else []), ("To", mail.to)]
+    people += [("Cc", mail.cc), ("Bcc", mail.bcc)]
+    yield from ui.envelope(people, mail.subject)
+    yield ui.field_name("Date") + ui.short_date(message.date)
+    own = sorted(message.labels - SYSTEM_LABELS)
+    yield from ui.field_list("Labels", [*own, *sorted(message.labels & SYSTEM_LABELS)] or ["none"])
+    yield f"{ui.field_name('Id')}{message.id}   thread {message.thread}"
+    for attachment in mail.attachments:
+        kind = f"{attachment.type}, {ui.size(attachment.size)}, part {attachment.part}"
+        yield f"{ui.field_name('File')}{one_line(attachment.name)} ({kind})"
+    yield ""
+    fresh, quoted = split_quoted(mail.text)
+    yield from ui.wrapped(clean(mail.text if quotes else fresh).text.strip("\n") or "(no text)")
+    if quoted.strip() and not quotes:
+        count = len(quoted.strip().split("\n"))
+        yield click.style(f"\n[{count} quoted lines left out; --quotes shows them]", dim=True)
+    if mail.hidden:
+        yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
+    for sentence in mail.damage:
+        yield click.style(f"[{one_line(sentence)}]", fg="yellow")
+
+
+def _summary_rows(summary: Summary) -> Iterator[str]:
+    unread = UNREAD in summary.labels
+    head = f"{'*' if unread else ' '} {ui.short_date(summary.date)}"
+    sender = ui.fit(one_line(summary.sender.shown) or "(nobody)", 20)
+    files = f"[{summary.attachments}] " if summary.attachments else ""
+    subject = one_line(summary.subject) or "(no subject)"
+    yield click.style(ui.table_row(head, sender, last=files + subject), bold=unread)
+    id = click.style(f"  {summary.id:<{ID_COLUMNS}}  ", fg="cyan")
+    columns = ui.width() - ID_COLUMNS - 7
+    yield id + ui.GAP + click.style(ui.fit(summary.snippet, columns).rstrip(), dim=True)
+
+
+def _common_json(message: Message | Summary, head: Mail | Summary) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "date": Stamp(message.date).iso,
+        "from": _party_json(head.sender),
+        "to": [_party_json(party) for party in head.to],
+        "subject": head.subject,
+        "labels": sorted(message.labels),
+        "unread": UNREAD in message.labels,
+        "size": message.size,
+        "message_id": head.message_id,
+    }
+
+
+def _mail_json(message: Message) -> dict[str, Any]:
+    from postroom.core.mail_view import split_quoted
+
+    mail = message.mail
+    fresh, quoted = split_quoted(mail.text)
+    people = ("cc", "bcc", "reply_to")
+    files = ("part", "name", "type", "size", "inline")
+    return _common_json(message, mail) | {
+        **{name: [_party_json(party) for party in getattr(mail, name)] for name in people},
+        "text": fresh,
+        "quoted": quoted,
+        "attachments": [{name: getattr(a, name) for name in files} for a in mail.attachments],
+        "references": list(mail.references),
+        "hidden_characters": mail.hidden,
+        "damage": list(mail.damage),
+    }
+
+
+def _party_json(party: Party | None) -> dict[str, str]:
+    return {"name": party.name, "address": party.address} if party else {"name": "", "address": ""}

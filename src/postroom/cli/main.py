@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
@@ -37,11 +38,11 @@ GROUPS = {
         "doctor": ("health", "Check each part, and say how to repair it."),
         "auth": ("setup", "Sign in to Gmail, or out again."),
         "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
-        "mcp": ("mcp", "Serve mail, notes and agent mail over MCP."),
+        "mcp": ("serve", "Serve mail, notes and agent mail over MCP."),
         "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
     },
     "Letters": {
-        "desk": ("desk", "Open the desk in the browser: read, decide, look back."),
+        "desk": ("serve", "Open the desk in the browser: read, decide, look back."),
         "pending": ("letters", "List the letters that wait, newest last."),
         "show": ("letters", "Show one letter with its risk card and history."),
         "approve": ("letters", "Approve letters, after a look at each, and send them."),
@@ -62,33 +63,22 @@ GROUPS = {
         "undo-moves": ("mail", "List how agents have moved and labelled mail, and undo it."),
         "thread": ("mail", "Show a whole conversation, oldest mail first."),
     },
-    "Agents": {
-        "agentmail": ("main", "Letters between agents: send, receive, status, mailman."),
-    },
+    "Agents": {"agentmail": ("main", "Letters between agents: send, receive, status, mailman.")},
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
 
 class Commands(click.Group):
-    """The commands of the table, each imported when it is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names for `--help`."""
-        return sorted(COMMANDS)
+    """The commands of the table, each imported when it is called; `--help` lists them and imports none."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, importing its module."""
         if cmd_name not in COMMANDS:
             return None
-        from importlib import import_module
-
         module = import_module(f"postroom.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
-        assert isinstance(command, click.Command)
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list from the table, so that `--help` imports nothing."""
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):
@@ -125,13 +115,12 @@ def agentmail_command(context: click.Context, arguments: tuple[str, ...]) -> Non
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with the code of its outcome."""
-    gc.set_threshold(50_000)  # most commands end before there is anything to collect
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its number, not an error.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if "_POSTROOM_COMPLETE" in os.environ:  # a shell asks what could be typed next
-        cli.main(prog_name="postroom")
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    gc.freeze()  # or the interpreter, at its end, looks through all objects once more
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -139,16 +128,13 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         # Not `cli.main`, which would make every broken pipe an error of its own.
-        with cli.make_context("postroom", list(arguments), color=_colour()) as context:
+        with cli.make_context("postroom", list(arguments), obj=as_json, color=_colour()) as context:
             cli.invoke(context)
         sys.stdout.flush()
-    except PostroomError as error:
-        return _report(error, as_json=as_json)
     except click.exceptions.NoArgsIsHelpError as help_text:
         click.echo(help_text.format_message())
-        return OK
-    except click.ClickException as usage:
-        return _report(Invalid(usage.format_message(), remedy=_hint(usage)), as_json=as_json)
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("\nStopped.", err=True)
         return INTERRUPTED
@@ -156,17 +142,23 @@ def run(arguments: list[str]) -> int:
         # The reader went away (`| head`): nothing is wrong, and nothing more can be written to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except OSError as why:
-        place = f"{why.filename}: " if why.filename else ""
-        remedy = "Check that it exists and that you may use it."
-        return _report(Unavailable(f"{place}{why.strerror or why}", remedy=remedy), as_json=as_json)
-    except Exception as bug:  # noqa: BLE001 - cells of a damaged ledger may hold anything
-        damaged = "If something else has changed the state folder, put a backup in its place."
-        problem = errors.unexpected(bug, remedy=f"{damaged} Else report this.")
-        return _report(problem, as_json=as_json)
+    except Exception as why:  # noqa: BLE001 - cells of a damaged ledger may hold anything
+        return _report(_as_error(why), as_json=as_json)
     return OK
+
+
+def _as_error(why: Exception) -> PostroomError:
+    match why:
+        case PostroomError():
+            return why
+        case click.ClickException():
+            return Invalid(why.format_message(), remedy=_hint(why))
+        case OSError():
+            place = f"{why.filename}: " if why.filename else ""
+            remedy = "Check that it exists and that you may use it."
+            return Unavailable(f"{place}{why.strerror or why}", remedy=remedy)
+    damaged = "If something else has changed the state folder, put a backup in its place."
+    return errors.unexpected(why, remedy=f"{damaged} Else report this.")
 
 
 def exit_code(error: PostroomError) -> int:
@@ -175,7 +167,6 @@ def exit_code(error: PostroomError) -> int:
 
 
 def _hint(usage: click.ClickException) -> str:
-    """Return what to type instead."""
     context = getattr(usage, "ctx", None)
     if isinstance(usage, click.exceptions.UsageError) and "No such command" in usage.message:
         from difflib import get_close_matches
@@ -187,12 +178,10 @@ def _hint(usage: click.ClickException) -> str:
 
 def _colour() -> bool | None:
     """Return no colour where the person wants none (no-color.org); else let click decide."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return False if plain else None
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _report(error: PostroomError, *, as_json: bool) -> int:
-    """Write to stderr what went wrong and what to do next; return the exit code."""
     if as_json:
         import json
 
@@ -200,10 +189,10 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}), err=True)
         return exit_code(error)
-    from postroom.cli.printing import folded
+    from postroom.cli import ui
 
-    message = folded(f"error: {error.message}").removeprefix("error:")
+    message = ui.folded(f"error: {error.message}").removeprefix("error:")
     click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
     if error.remedy:
-        click.echo(folded(error.remedy, "  "), err=True)
+        click.echo(ui.folded(error.remedy, "  "), err=True)
     return exit_code(error)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import plistlib
 import sys
 import threading
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from postroom import wiring
-from postroom.cli.command import json_option, output, settings, stopped_by_signals, wants_json
+from postroom.cli import ui
 from postroom.cli.main import EXITS
-from postroom.cli.printing import fit, hanging, say
+from postroom.config.settings import Config
 from postroom.core.errors import (
     AuthRequired,
     Conflict,
@@ -28,64 +31,33 @@ from postroom.core.errors import (
 )
 from postroom.core.text import one_line
 from postroom.wiring import files
+from postroom.wiring.desk import require_desk
 
 if TYPE_CHECKING:
-    from postroom.config import Config
     from postroom.orchestrator.context import RunContext
     from postroom.orchestrator.model import Model
 
-
+PROGRAM: Final = (sys.executable, "-P", "-m", "postroom")
 CALL_SECONDS: Final = 20.0  # for one answer of a server
 FAILED_ROUND: Final = 8  # the exit code of `--once` where something went wrong
-FEW: Final = 20  # mails of a round that are listed one by one
-TEXTS: Final = {
-    "watching": "Watching {account} from now on. The {there} mails that are there already are left"
-    " alone (`postroom run --backlog QUERY` takes them too).",
-    "found": "",  # also counts sent mail: what was noted is written instead
-    "noted": "{mails} noted in Needs_Action/.",
-    "triaged": "{name}: {decision}, by {by}.",
-    "drafted": "{name}: answered by the letter {letter}, which waits for you.",
-    "held": "{name}: waits. {why}",
-    "instead": "{name}: {decision} after all. {why}",
-    "letter": "The letter {letter} is {state}{said}.",
-    "cursor_lost": "{account} has forgotten how far it was read: the whole inbox is searched.",
-    "said": "{text}",
-    "desk": "The desk is at {address}; `postroom desk` lets a browser in.",
-    "stopped": "Stopped.",
-}
+_IS_MAC: Final = sys.platform == "darwin"
+_TEXTS: Final = tomllib.loads(ui.read_text("run.toml"))
+_EVENTS: Final[dict[str, str]] = _TEXTS["events"]
+_SERVICE: Final[dict[str, Any]] = _TEXTS["darwin" if _IS_MAC else "linux"]
+
+_PRINTING: Final = threading.Lock()  # events come from several threads
 
 
-class EventPrinter:
-    """Prints what happens: a line for people in a terminal, a JSON object per line elsewhere."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._json = as_json
-        self._triaged = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, event: str, /, **facts: object) -> None:
-        """Print one event."""
-        with self._lock:
-            now = datetime.now(UTC)
-            # A note's name has words of a mail in it, and other programs keep these lines.
-            name = str(facts.pop("name", "") or facts.get("mail", ""))
-            if self._json:
-                row = {"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}
-                click.echo(json.dumps(row))
-            elif not self._count(event) and (text := _describe(event, facts, name)):
-                row_text = hanging(f"{now.astimezone():%H:%M:%S} ", text)
-                colour = "yellow" if event == "trouble" else None
-                click.echo(click.style(row_text, fg=colour))
-
-    def _count(self, event: str) -> bool:
-        """Return whether the event is only counted: one of many mails."""
-        was_counting = self._triaged > FEW
-        self._triaged = self._triaged + 1 if event == "triaged" else 0
-        is_counting = self._triaged > FEW
-        if sys.stderr.isatty() and (is_counting or was_counting):
-            count = f"{self._triaged} mails triaged " if is_counting else f"{' ' * 30}\r"
-            click.echo(f"\r{count}", nl=False, err=True)
-        return is_counting
+def _print_event(event: str, /, *, as_json: bool, **facts: object) -> None:
+    now = datetime.now(UTC)
+    # A note's name has words of a mail in it, and other programs keep these lines.
+    name = str(facts.pop("name", "") or facts.get("mail", ""))
+    with _PRINTING:
+        if as_json:
+            click.echo(json.dumps({"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}))
+        elif text := _describe(event, facts, name):
+            row = ui.hanging(f"{now.astimezone():%H:%M:%S} ", text)
+            click.echo(click.style(row, fg="yellow" if event == "trouble" else None))
 
 
 def _describe(event: str, facts: dict[str, object], name: str) -> str:
@@ -95,14 +67,14 @@ def _describe(event: str, facts: dict[str, object], name: str) -> str:
         error = str(facts["error"]).rstrip(".")
         return f"{account}{error}. {facts.get('remedy', '')}".strip()
     reason = str(facts.get("said", "")).rstrip(".")
-    values = facts | {"name": fit(name, 60).rstrip(), "said": reason and f": {reason}"}
-    return TEXTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
+    values = facts | {"name": ui.fit(name, 60).rstrip(), "said": reason and f": {reason}"}
+    return _EVENTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
 
 
 @click.command("run")
 @click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
 @click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
-@click.option("--backlog", metavar="QUERY", default="", help="Also take mail of the inbox that is there already and matches.")  # fmt: skip
+@click.option("--backlog", metavar="QUERY", default="", help="Also take mail that is in the inbox already and matches.")  # fmt: skip
 @click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
 @click.option("--json/--text", "as_json", default=None, help="Write JSON lines or sentences.  [default: sentences in a terminal]")  # fmt: skip
 def run_command(
@@ -123,15 +95,13 @@ def run_command(
     stopping = threading.Event()
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
-        tell = EventPrinter(as_json=as_json)
-        setup = stack.enter_context(_set_up(settings(), interval, stopping, tell))
-        stack.enter_context(stopped_by_signals(stopping))
+        tell = partial(_print_event, as_json=as_json)
+        setup = stack.enter_context(_set_up(ui.settings(), interval, stopping, tell))
+        stack.enter_context(ui.stopped_by_signals(stopping))
         if not once and not as_json:
-            desk = setup.desk
-            say(
-                f"The vault {desk.vault.root}, every {setup.interval:g} seconds; {desk.rules.mode}."
-            )
-            say("Ctrl-C ends it.")
+            vault, mode = setup.desk.vault.root, setup.desk.rules.mode
+            ui.say(f"The vault {vault}, every {setup.interval:g} seconds; {mode}.")
+            ui.say("Ctrl-C ends it.")
         if with_desk:
             _serve_desk(stack, tell, as_json=as_json)
         worked = Orchestrator(setup).run(once=once, backlog=backlog)
@@ -139,33 +109,30 @@ def run_command(
         raise click.exceptions.Exit(FAILED_ROUND)
 
 
-def _serve_desk(stack: ExitStack, tell: EventPrinter, *, as_json: bool) -> None:
+def _serve_desk(stack: ExitStack, tell: Callable[..., None], *, as_json: bool) -> None:
     """Serve the page beside the orchestrator, which goes on where that fails."""
-    from postroom.cli.desk import PageOptions, page_in_background
+    from postroom.cli.serve import serve_page
 
     try:
-        page = stack.enter_context(page_in_background(wiring.settings(), PageOptions()))
+        page = stack.enter_context(serve_page(wiring.settings()))
     except PostroomError as why:
         tell("trouble", error=why.message, remedy=why.remedy)
         return
     tell("desk", address=page.address)
     if not as_json:  # what is kept in a log must let nobody in
-        say(f"To sign in, once: {page.sign_in}")
+        ui.say(f"To sign in, once: {page.sign_in}")
 
 
 @contextmanager
 def _set_up(
-    config: Config, interval: int | None, stopping: threading.Event, tell: EventPrinter
+    config: Config, interval: int | None, stopping: threading.Event, tell: Callable[..., None]
 ) -> Iterator[RunContext]:
-    from postroom.orchestrator.context import RunContext
+    from postroom.orchestrator.context import RunContext, Servers
     from postroom.orchestrator.run import AGENT
-    from postroom.orchestrator.servers import Servers
     from postroom.services.services import Services
-    from postroom.wiring.desk import require_desk
 
     model = _open_model(config, stopping)
-    command = [sys.executable, "-P", "-m", "postroom", "mcp"]
-    commands = {name: [*command, name, "--agent", AGENT] for name in ("email", "vault")}
+    commands = {name: [*PROGRAM, "mcp", name, "--agent", AGENT] for name in ("email", "vault")}
     with (
         require_desk(config) as desk,
         desk.locks.hold_orchestrator(),
@@ -202,7 +169,6 @@ def _open_model(config: Config, stopping: threading.Event) -> Model | None:
 
 
 def open_triage_model(config: Config, stopping: threading.Event) -> Model | None:
-    """Return the model that the settings name, if any."""
     triage = config.triage
     if not triage.model and not triage.command:
         return None
@@ -217,36 +183,8 @@ def open_triage_model(config: Config, stopping: threading.Event) -> Model | None
     )
 
 
-NAME: Final = "postroom"
-LABEL: Final = "org.postroom.run"
-_COMMAND: Final = [sys.executable, "-P", "-m", "postroom", "run", "--json"]
 # Errors that another try does not repair: a second orchestrator, wrong settings, a damaged file.
 _FINAL: Final = (Invalid, Conflict, Corrupt)
-UNIT: Final = """\
-[Unit]
-Description=Postroom: watches mail, and sends what was approved
-After=network-online.target
-
-[Service]
-ExecStart={command}
-WorkingDirectory={folder}
-{environment}EnvironmentFile=-{secrets}
-Restart=on-failure
-RestartSec=10
-RestartPreventExitStatus={final}
-TimeoutStopSec=90
-NoNewPrivileges=yes
-
-[Install]
-WantedBy=default.target
-"""
-LINUX_STEPS: Final = f"""\
-Start it with:
-  systemctl --user daemon-reload && systemctl --user enable --now {NAME}
-See what it does with:
-  journalctl --user -u {NAME} -f
-To have it run while you are logged out:
-  loginctl enable-linger"""
 
 
 @click.group("service")
@@ -260,7 +198,7 @@ def service_command() -> None:
 @service_command.command("install")
 @click.option("--print", "only_print", is_flag=True, help="Print the file, and write nothing.")
 @click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
-@json_option
+@ui.json_option
 def install_command(only_print: bool, with_desk: bool) -> None:
     """Write the service's file, and say how to start it.
 
@@ -269,8 +207,7 @@ def install_command(only_print: bool, with_desk: bool) -> None:
     settings, one NAME=value per line, readable by you alone.
     """
     config = wiring.settings()
-    command = [*_COMMAND, "--desk"] if with_desk else _COMMAND
-    file, text = _service_file(config, command)
+    file, text = _service_file(), _service_text(config, with_desk=with_desk)
     if only_print:
         click.echo(text, nl=False)
         return
@@ -286,100 +223,70 @@ def install_command(only_print: bool, with_desk: bool) -> None:
             raise Unavailable(
                 f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
             ) from why
-    output(
-        {"file": str(file), "changed": is_changed},
-        [f"{'Wrote' if is_changed else 'Unchanged'} {file}"],
-    )
-    steps = LINUX_STEPS
-    if sys.platform == "darwin":
-        steps = f"Start it with:\n  launchctl bootstrap gui/{os.getuid()} {file}"
-    if not wants_json():
-        click.echo(steps, err=True)  # not folded: the commands are to be copied
+    row = f"{'Wrote' if is_changed else 'Unchanged'} {file}"
+    ui.output({"file": str(file), "changed": is_changed}, [row])
+    if not ui.wants_json():
+        # Not folded: the commands are to be copied.
+        click.echo(_SERVICE["steps"].format(uid=os.getuid(), file=file), err=True)
 
 
 @service_command.command("remove")
-@json_option
+@ui.json_option
 def remove_command() -> None:
     """Delete the service's file, and say how to stop it."""
-    file, _ = _service_file(wiring.settings(), _COMMAND)
+    file, stop = _service_file(), _SERVICE["stop"].format(uid=os.getuid())
     if not file.exists():
         raise Invalid(f"There is no service at {file}", remedy="There is nothing to remove.")
     file.unlink()
-    stop = f"systemctl --user disable --now {NAME}; systemctl --user daemon-reload"
-    if sys.platform == "darwin":
-        stop = f"launchctl bootout gui/{os.getuid()}/{LABEL}"
-    output({"file": str(file), "changed": True}, [f"Removed {file}"], f"If it still runs: {stop}")
+    ui.output(
+        {"file": str(file), "changed": True}, [f"Removed {file}"], f"If it still runs: {stop}"
+    )
 
 
-def _service_file(config: Config, command: list[str]) -> tuple[Path, str]:
-    """Return the service's file and its text."""
-    return (_launchd if sys.platform == "darwin" else _systemd)(config, command)
-
-
-def _environment(config: Config) -> dict[str, str]:
-    """Return the variables by which the service finds what this command found."""
-    from postroom.config import PATH, SETTINGS
-
-    found = {}
-    for row in SETTINGS:
-        if row.variable and (value := os.environ.get(row.variable)):
-            is_path = row.kind is PATH and not value.startswith("~")
-            found[row.variable] = str(Path(value).absolute()) if is_path else value
-    if config.source("vault.path") == "default":
-        found["VAULT_PATH"] = str(config.vault.path.absolute())
-    return found
-
-
-def _systemd(config: Config, command: list[str]) -> tuple[Path, str]:
+def _service_file() -> Path:
+    if _IS_MAC:
+        return Path.home() / "Library/LaunchAgents/org.postroom.run.plist"
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(folder) if folder.startswith("/") else Path.home() / ".config"
-    variables = _environment(config).items()
-    text = UNIT.format(
-        command=" ".join(f'"{_escape(word).replace("$", "$$")}"' for word in command),
-        folder=_escape_path(Path.cwd()),
-        environment="".join(f'Environment="{_escape(f"{k}={v}")}"\n' for k, v in variables),
-        secrets=_escape_path(wiring.settings_file().absolute().with_name("environment")),
+    return home / "systemd/user/postroom.service"
+
+
+def _service_text(config: Config, *, with_desk: bool) -> str:
+    command = [*PROGRAM, "run", "--json", *(["--desk"] if with_desk else [])]
+    here = ui.variables(config)
+    if _IS_MAC:
+        log = str(Path.home() / "Library/Logs/postroom.log")
+        service = _SERVICE["agent"] | {
+            "ProgramArguments": command,
+            "WorkingDirectory": str(Path.cwd()),
+            "EnvironmentVariables": here,
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+        }
+        return plistlib.dumps(service, sort_keys=False).decode()
+    unit: str = _SERVICE["unit"]
+    return unit.format(
+        command=" ".join(f'"{_escape(word, quoted=True).replace("$", "$$")}"' for word in command),
+        folder=_escape(str(Path.cwd())),
+        environment="".join(
+            f'Environment="{_escape(f"{name}={value}", quoted=True)}"\n'
+            for name, value in here.items()
+        ),
+        secrets=_escape(str(config.file.with_name("environment"))),
         final=" ".join(sorted(str(EXITS[kind]) for kind in _FINAL)),
     )
-    return home / "systemd" / "user" / f"{NAME}.service", text
 
 
-def _escape(text: str) -> str:
-    # systemd.syntax(7) and systemd.unit(5): C escapes within quotes, and % for specifiers.
-    _refuse_unprintable(text)
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+def _escape(text: str, *, quoted: bool = False) -> str:
+    """Return a text that systemd takes literally, by systemd.syntax(7) and systemd.unit(5).
 
-
-def _escape_path(path: Path) -> str:
-    # systemd takes these two literally, except for specifiers.
-    _refuse_unprintable(str(path))
-    if str(path).endswith("\\"):  # which would join the next line
-        raise Invalid(f"{path} ends in a backslash", remedy="Rename the folder.")
-    return str(path).replace("%", "%%")
-
-
-def _refuse_unprintable(text: str) -> None:
+    Within quotes it knows C escapes, and everywhere % for specifiers.
+    """
+    remedy = "Rename the folder, or change the value."
     if not text.isprintable():
-        raise Invalid(
-            f"{text!r} cannot be written into a service's file",
-            remedy="Rename the folder, or change the value.",
-        )
-
-
-def _launchd(config: Config, command: list[str]) -> tuple[Path, str]:
-    import plistlib
-
-    log = str(Path.home() / "Library" / "Logs" / f"{NAME}.log")
-    service = {
-        "Label": LABEL,
-        "ProgramArguments": command,
-        "WorkingDirectory": str(Path.cwd()),
-        "EnvironmentVariables": _environment(config),
-        "RunAtLoad": True,
-        "KeepAlive": {"SuccessfulExit": False},
-        "ThrottleInterval": 30,
-        "StandardOutPath": log,
-        "StandardErrorPath": log,
-    }
-    text = plistlib.dumps(service, sort_keys=False).decode()
-    return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist", text
+        raise Invalid(f"{text!r} cannot be written into a service's file", remedy=remedy)
+    if quoted:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    elif text.endswith("\\"):  # which would join the next line
+        raise Invalid(f"{text} ends in a backslash", remedy="Rename the folder.")
+    return text.replace("%", "%%")

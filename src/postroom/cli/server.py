@@ -1,25 +1,24 @@
 """`postroom mcp` on standard input and output, as clients start it.
 
-A client waits for it at every start, so this module imports neither click nor the desk. `cli/mcp` has
+A client waits for it at every start, so this module imports neither click nor the desk. `cli/serve` has
 the command with its help and its errors, and the server over HTTP.
 """
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from postroom.config.loading import load_settings
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 from postroom.tools import listing
 
 if TYPE_CHECKING:
-    from postroom.config import Config
+    from postroom.config.settings import Config
     from postroom.desk.desk import Desk
     from postroom.tools.calls import Calls
 
@@ -31,27 +30,32 @@ class Options(NamedTuple):
     contract: str = "postroom"
     agent: str = ""
 
+    @property
+    def module(self) -> str:
+        """The module of `tools.contracts` that has the contract."""
+        return listing.SERVERS[self.server][self.contract]
+
+    def check(self) -> None:
+        """Raise `Invalid` for a contract that this server does not have, or a name that no agent may have."""
+        if self.contract not in listing.SERVERS[self.server]:
+            raise Invalid(
+                f"The server {self.server} has no contract {self.contract}",
+                remedy=f"Say `postroom mcp email --contract {self.contract}`.",
+            )
+        if self.agent:
+            from postroom.core.text import check_agent_name
+
+            check_agent_name(self.agent)
+
 
 class ConfiguredDesk:
     """The desk of the settings, opened at the first call so that a client's start does not wait for it."""
 
-    def __init__(self, settings: Callable[[], Config] | None = None) -> None:
-        self._settings = settings
+    def __init__(self, settings: Callable[[], Config] = load_settings) -> None:
+        self.config = cache(settings)
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._opened: Desk | None = None
-        self._config: Config | None = None
-
-    def config(self) -> Config:
-        """Return the settings; raise what is wrong with them."""
-        if self._config is None:
-            from pathlib import Path
-
-            from postroom.config import load
-
-            load_settings = self._settings or partial(load, os.environ, Path.cwd(), Path.home())
-            self._config = load_settings()
-        return self._config
 
     def desk(self) -> Desk:
         """Return the desk; raise what is wrong with it."""
@@ -80,7 +84,6 @@ class ConfiguredDesk:
         return {} if state is None else read_tokens(state)
 
     def close(self) -> None:
-        """Close the desk, if it was opened."""
         with self._lock:
             self._stack.close()
 
@@ -110,7 +113,7 @@ def load_calls(name: str, found: dict[str, Any], provider: ConfiguredDesk) -> Ca
     from postroom.tools.calls import Calls
 
     contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
-    return Calls(contract, found["arguments"], provider)
+    return Calls(contract, found["arguments"], provider.desk, provider.close)
 
 
 def load_server(options: Options) -> Callable[[], NoReturn]:
@@ -118,10 +121,9 @@ def load_server(options: Options) -> Callable[[], NoReturn]:
     from postroom.tools import stdio
 
     provider = ConfiguredDesk()
-    name = listing.SERVERS[options.server][options.contract]
-    found = load_listing(name, provider)
+    found = load_listing(options.module, provider)
     return partial(
-        stdio.serve, found, lambda: load_calls(name, found, provider), agent=options.agent
+        stdio.serve, found, lambda: load_calls(options.module, found, provider), agent=options.agent
     )
 
 
@@ -133,7 +135,6 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(arguments)
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
-    gc.set_threshold(50_000)  # there is little garbage at the start
     try:
         serve = load_server(options)
     except Exception:  # noqa: BLE001 - the click command tries again, and reports it
@@ -157,13 +158,8 @@ def parse(arguments: Sequence[str]) -> Options | None:
             return None
         given[field] = value
     options = Options(**given)
-    if options.contract not in listing.SERVERS[options.server]:
+    try:
+        options.check()
+    except Invalid:
         return None
-    if options.agent:
-        from postroom.core.lookalike import check_agent_name
-
-        try:
-            check_agent_name(options.agent)
-        except Invalid:
-            return None
     return options

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,136 +13,119 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom import wiring
-from postroom.cli.command import (
-    account_option,
-    ask_passphrase,
-    json_option,
-    open_terminal,
-    output,
-    require,
-)
-from postroom.cli.printing import fields, say
+from postroom.cli import ui
+from postroom.config.settings import Account, Config
 from postroom.core.errors import Invalid, PostroomError
+from postroom.core.text import check_agent_name
+from postroom.desk.desk import Desk
+from postroom.desk.recorder import Call
 from postroom.vault.folders import FOLDERS
 from postroom.wiring import files
+from postroom.wiring.desk import adopt, find_desk
 
 if TYPE_CHECKING:
-    from postroom.config import Account, Config
-    from postroom.desk.desk import Desk
     from postroom.wiring.gmail import SignIn
 
-
 ROOM = "Postroom"
-TEXTS = Path(__file__).with_name("texts")  # the notes that a new vault starts with
-SETTINGS_FILE = """\
-# dry_run = false              # to go live: what you approve is sent
-# address = "you@example.org"  # your own address
-
-[vault]
-path = "{path}"
-"""
 
 
 @click.command("init")
 @click.argument("vault", required=False, type=click.Path(path_type=Path))
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
 @click.option("--token", "agent", metavar="NAME", default="", help="Make a token for HTTP that carries this agent's name.")  # fmt: skip
-@json_option
+@ui.json_option
 def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
     """Set up the vault's folders, the ledger and the passphrase.
 
-    VAULT is the vault's folder. If you have no settings file yet, one is written that names it, so
-    that Postroom finds it from every folder. Without VAULT it is that of your settings, or ./vault.
+    VAULT is the vault's folder; without it, the one of your settings is used, or ./vault. If you
+    have no settings file yet, one is written that names VAULT, so that Postroom finds it from every
+    folder.
 
     In a vault with notes of its own, all of Postroom's files go into the folder Postroom/. If you
     have a settings file already, put room = "Postroom" under [vault] there first. Running init again
     changes nothing that exists. Trust level desk needs a passphrase; to lower the level, you are
-    asked for it. A token lets a client in over `postroom mcp --http`: give the client what is in
-    the file that is named.
+    asked for it. Clients of `postroom mcp --http` sign in with a token: init names the file that
+    holds it.
     """
-    from postroom.core.lookalike import check_agent_name
-    from postroom.wiring.desk import find_desk
-
     if agent:
         check_agent_name(agent)
     files.token_file(Path(), agent)  # refuses a name that no token can have
-    new_file = _use_vault(vault.expanduser().absolute()) if vault is not None else None
-    config = _with_room(wiring.settings())
+    is_new = vault is not None and _use_vault(vault.expanduser().absolute())
+    config = wiring.settings()
+    notes = [] if config.vault.room else _other_notes(config.vault.path)
+    if notes and config.file.exists():
+        raise Invalid(
+            f"The vault {config.vault.path} has notes of its own ({', '.join(sorted(notes)[:3])})",
+            remedy=f'Add `room = "{ROOM}"` under [vault] in {config.file}, then run it again.',
+        )
+    if notes:
+        config = config._replace(vault=config.vault._replace(room=ROOM))
     wiring.state_folder(config, make=False)  # refuses before anything is made
     config.vault.path.mkdir(parents=True, exist_ok=True)
+    if notes or is_new:
+        _write_settings(config)
     with find_desk(config, make=True, moved=True) as desk:
         assert desk is not None
         made = _make_folders(desk, config)
         _set_passphrase(desk, config, asked=with_passphrase)
         desk.reconcile()
         state = config.state_for(desk.id)
-        values = {
+        token = str(files.make_token(state, agent))
+    hint = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    ui.output(
+        {
             "vault": str(config.vault.path),
             "room": config.vault.room,
             "desk": desk.id,
             "state": str(state),
             "made": made,
-            "token": str(files.make_token(state, agent)),
-        }
-    if new_file is not None and not new_file.exists():
-        _write_settings(new_file, config.vault.path)
-        say(
-            f"Wrote {new_file}: Postroom finds the vault {config.vault.path} from every folder now."
-        )
-    facts = {
-        "Vault": str(config.vault.postroom_folder),
-        "State": str(state),
-        "Token": str(values["token"]),
-        "Made": ", ".join(made) or "nothing: everything was there",
-    }
-    hint = (
-        f"Postroom rehearses: nothing is sent until dry_run = false is in {wiring.settings_file()}."
+            "token": token,
+        },
+        {
+            "Vault": str(config.vault.postroom_folder),
+            "State": str(state),
+            "Token": token,
+            "Made": ", ".join(made) or "nothing: everything was there",
+        },
+        *([] if config.mode.live else [hint]),
     )
-    output(values, fields(facts), *([] if config.mode.live else [hint]))
 
 
-def _use_vault(vault: Path) -> Path | None:
-    """Work in this vault; return the settings file that is to name it, where there is none yet."""
+def _use_vault(vault: Path) -> bool:
+    """Work in this vault; return whether it needs a settings file that names it."""
     if not str(vault).isprintable():
         raise Invalid("The vault's path has unprintable characters", remedy="Rename the folder.")
     if vault.exists() and not vault.is_dir():
         raise Invalid(f"{vault} is no folder", remedy="Name another.")
-    file, config = wiring.settings_file(), wiring.settings()
-    source = config.source("vault.path")
-    if source != "default":
-        if config.vault.path.absolute() == vault:
-            return None
+    config = wiring.settings()
+    file, source = config.file, config.source("vault.path")
+    if source == "default":
+        if file.exists() or file.is_symlink():
+            remedy = f'Put path = "{vault}" under [vault] there.'
+            raise Invalid(f"{file} names no vault", remedy=remedy)
+        os.environ["VAULT_PATH"] = str(vault)  # for this command
+    elif config.vault.path.absolute() != vault:
         raise Invalid(
             f"{source} names another vault, {config.vault.path}",
             remedy=f"Change it there to {vault}, or run `postroom init` without a folder.",
         )
-    if file.exists() or file.is_symlink():
-        raise Invalid(f"{file} names no vault", remedy=f'Put path = "{vault}" under [vault] there.')
-    os.environ["VAULT_PATH"] = str(vault)  # for this command; the file is written at its end
-    return file
+    return source == "default"
 
 
-def _write_settings(file: Path, vault: Path, room: str = "") -> None:
-    text = SETTINGS_FILE.format(path=str(vault).replace("\\", "\\\\").replace('"', '\\"'))
+def _write_settings(config: Config) -> None:
+    """Write the person's first settings file, which names the vault and its room."""
+    file, room = config.file, config.vault.room
+    text = ui.read_text("postroom.toml")
+    path = json.dumps(str(config.vault.path.absolute()), ensure_ascii=False)
+    text += f"path = {path}\n"  # a string is the same in TOML
     text += f'room = "{room}"\n' if room else ""
     file.parent.mkdir(parents=True, exist_ok=True)
     files.create(file, text.encode())
-
-
-def _with_room(config: Config) -> Config:
-    """Return the settings, with a room for Postroom's files where the vault has notes already."""
-    notes = [] if config.vault.room else _other_notes(config.vault.path)
-    if not notes:
-        return config
-    file = wiring.settings_file()
-    if file.exists():
-        raise Invalid(
-            f"The vault {config.vault.path} has notes of its own ({', '.join(sorted(notes)[:3])})",
-            remedy=f'Add `room = "{ROOM}"` under [vault] in {file}, then run it again.',
-        )
-    _write_settings(file, config.vault.path.resolve(), ROOM)
-    say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {ROOM}/.")
-    return wiring.settings()
+    if room:
+        ui.say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {room}/.")
+    else:
+        vault = config.vault.path
+        ui.say(f"Wrote {file}: Postroom finds the vault {vault} from every folder now.")
 
 
 def _other_notes(vault: Path) -> list[str]:
@@ -158,7 +143,6 @@ def _other_notes(vault: Path) -> list[str]:
 
 
 def _make_folders(desk: Desk, config: Config) -> list[str]:
-    """Make the folders and notes that are missing; return their names."""
     made = []
     for folder in FOLDERS:
         place = config.vault.postroom_folder / folder.name
@@ -168,59 +152,46 @@ def _make_folders(desk: Desk, config: Config) -> list[str]:
     rows = "\n".join(f"| `{folder.name}/` | {folder.purpose} |" for folder in FOLDERS)
     for name in ("Dashboard.md", "Handbook.md"):
         if desk.vault.stat(name) is None:
-            text = (TEXTS / name).read_text("utf-8").replace("{room}", config.vault.room_prefix)
+            text = ui.read_text(name).replace("{room}", config.vault.room_prefix)
             desk.vault.create(name, text.replace("{rows}", rows).encode())
             made.append(name)
     return made
 
 
 def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
-
-    has_one = bool(desk.reader.settings.passphrase)
-    wanted = config.approvals
+    """Set the passphrase where that is asked for or lacking; loosen what the settings loosen."""
+    has_one, wanted = bool(desk.reader.settings.passphrase), config.approvals
     if has_one and (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required):
-        say("The settings ask for less than the ledger requires: that takes the passphrase.")
-        proof = ask_passphrase()
-        desk.trust.loosen(proof, trust=wanted.trust, required=wanted.required)
+        ui.say("The settings ask for less than the ledger requires: that takes the passphrase.")
+        desk.trust.loosen(ui.ask_passphrase(), trust=wanted.trust, required=wanted.required)
     if asked or (wanted.trust == "desk" and not has_one):
-        old = ask_passphrase("Current passphrase: ") if has_one else None
-        new = ask_passphrase("A new passphrase: ")
-        if ask_passphrase("Once more: ") != new:
+        old = ui.ask_passphrase("Current passphrase: ") if has_one else None
+        new = ui.ask_passphrase("A new passphrase: ")
+        if ui.ask_passphrase("Once more: ") != new:
             raise Invalid("The two are not the same", remedy="Nothing was changed. Try again.")
         desk.trust.set_passphrase(new, old=old)
-        say("The passphrase is set.")
+        ui.say("The passphrase is set.")
 
 
 @click.command("adopt")
-@json_option
+@ui.json_option
 def adopt_command() -> None:
     """Send from this vault here; the other machine then only reads.
 
     For a vault that came from another machine, or whose state folder was lost or copied. Open
     letters of the former desk become unknown, because they may have been sent there.
     """
-    from postroom.wiring.desk import adopt
-
     config = wiring.settings()
     vault = config.vault.path
     question = f"Send from the vault {vault} on this machine from now on?"
-    if _is_adopted(config):
-        say(f"This machine sends from the vault {vault} already, and its desk is whole.")
-        question = "Begin a new desk all the same, with all open letters unknown?"
-    require(question, "Run it in one.")
+    # It raises where the desk is not whole, or not this machine's.
+    with suppress(PostroomError), find_desk(config) as desk:
+        if desk is not None:
+            ui.say(f"This machine sends from the vault {vault} already, and its desk is whole.")
+            question = "Begin a new desk all the same, with all open letters unknown?"
+    ui.require(question, "Run it in one.")
     new = adopt(config)
-    output({"desk": new}, [f"This machine sends from {vault} now, as desk {new}."])
-
-
-def _is_adopted(config: Config) -> bool:
-    """Return whether the desk of these settings is whole, and this machine's."""
-    from postroom.wiring.desk import find_desk
-
-    try:
-        with find_desk(config) as desk:
-            return desk is not None
-    except PostroomError:
-        return False
+    ui.output({"desk": new}, [f"This machine sends from {vault} now, as desk {new}."])
 
 
 LEVELS = ("read", "draft", "send", "modify")
@@ -236,15 +207,19 @@ PASTE_STEPS = (
 
 @click.command("auth")
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
-@click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="The most that it may do.")  # fmt: skip
+@click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="What Postroom may do with your mail, at most.")  # fmt: skip
 @click.option(
-    "--no-browser", is_flag=True, help="Print the address, and ask where the browser ended."
+    "--no-browser",
+    is_flag=True,
+    help="Print the address to open, and ask for the one that it ends at.",
 )
-@click.option("--credentials", type=click.Path(path_type=Path), help="First keep a copy of this file, the OAuth client from Google.")  # fmt: skip
-@click.option("--status", "only_status", is_flag=True, help="Show as whom and for what.")
+@click.option("--credentials", type=click.Path(path_type=Path), help="Your OAuth client's file from Google; a copy is kept.")  # fmt: skip
+@click.option(
+    "--status", "only_status", is_flag=True, help="Show who is signed in, and what that allows."
+)
 @click.option("--revoke", is_flag=True, help="Sign out: Google forgets the token.")
-@account_option
-@json_option
+@ui.account_option
+@ui.json_option
 def auth_command(
     scopes: str,
     no_browser: bool,
@@ -261,9 +236,9 @@ def auth_command(
 
     \b
     --scopes read    search and read; the only one that cannot send
-    --scopes draft   and keep drafts, and send what you approve: one scope
-    --scopes send    the same; no drafts where gmail.sending is "message"
-    --scopes modify  and label and move mail: all that Postroom can do
+    --scopes draft   also keep drafts, and send what you approve
+    --scopes send    like draft; without drafts if gmail.sending is "message"
+    --scopes modify  also label and move mail: all that Postroom can do
     """
     from postroom.wiring import gmail
 
@@ -271,19 +246,19 @@ def auth_command(
         raise Invalid("--status and --revoke exclude each other", remedy="Give one of them.")
     config = wiring.settings()
     if credentials is not None:
-        say(f"The OAuth client is kept as {gmail.keep_client(config, credentials)}.")
+        ui.say(f"The OAuth client is kept as {gmail.keep_client(config, credentials)}.")
     chosen = config.account(account)
     if revoke:
         file = gmail.revoke(config, chosen)
         _record(config, "sign_out")
         row = f"Signed out: Google has forgotten the token, and {file} is set aside."
-        output({"revoked": str(file)}, [row])
+        ui.output({"revoked": str(file)}, [row])
         return
     if only_status:
         sign_in = gmail.status(config, chosen)
     else:
         pasted = _ask_for_address if no_browser else None
-        sign_in = gmail.sign_in(config, chosen, scopes, pasted=pasted, say=say)
+        sign_in = gmail.sign_in(config, chosen, scopes, pasted=pasted, say=ui.say)
         _record(config, "sign_in", scopes=", ".join(sign_in.allows), address=sign_in.address)
     _report(sign_in, config, chosen, is_new=not only_status)
     if sign_in.problem is not None:
@@ -292,9 +267,6 @@ def auth_command(
 
 def _record(config: Config, action: str, **parameters: str) -> None:
     """Leave a line in the action log: which accounts Postroom may use has changed."""
-    from postroom.desk.recorder import Call
-    from postroom.wiring.desk import find_desk
-
     with find_desk(config) as desk:
         if desk is not None:
             desk.recorder.write(Call(action, "", "person"), parameters=parameters)
@@ -303,39 +275,25 @@ def _record(config: Config, action: str, **parameters: str) -> None:
 
 def _ask_for_address(address: str) -> str:
     """Show Google's address; return the one that the person's browser ended at."""
-    with open_terminal("Run it in one: what comes of Google's page is asked for there.") as tty:
-        say("Open this address in a browser, on any machine, and agree there:")
+    with ui.open_terminal("Run it in one: what comes of Google's page is asked for there.") as tty:
+        ui.say("Open this address in a browser, on any machine, and agree there:")
         # Whole, on one line of its own: it is to be copied.
         click.echo(f"\n{address}\n", err=True)
-        say(PASTE_STEPS)
+        ui.say(PASTE_STEPS)
         tty.write("Paste that address, or the code in it: ")
         return tty.readline()
 
 
 def _report(sign_in: SignIn, config: Config, account: Account, *, is_new: bool) -> None:
-    """Write as whom and for what the person is signed in, and what they should know or do."""
     last = datetime.fromtimestamp(time.time() + sign_in.ends, UTC)
     ends = f"{last:%Y-%m-%d}" if sign_in.ends else ""
     allows, lacking = ", ".join(sign_in.allows), ", ".join(sign_in.lacking)
-    values = {
-        "address": sign_in.address,
-        "expected": sign_in.expected,
-        "token": str(sign_in.file),
-        "allows": list(sign_in.allows),
-        "lacking": list(sign_in.lacking),
-        "ends": ends,
-    }
-    facts = {
-        "Account": sign_in.address,
-        "Token": str(sign_in.file),
-        "Allows": allows if "send" in sign_in.allows else f"{allows} (it cannot send)",
-    }
     place = "at its top" if len(config.accounts) == 1 else f"under [accounts.{account.name}]"
     other_address = (
         f"The settings say that {account.name} is {sign_in.expected}, but it is not. Sign in as that"
         f" one, or change accounts.{account.name}.address."
     )
-    use_it = f'To use it, write provider = "gmail" into {wiring.settings_file()}, {place}.'
+    use_it = f'To use it, write provider = "gmail" into {config.file}, {place}.'
     hints = [
         (sign_in.expected, other_address),
         (lacking, f"Not allowed on Google's page: {lacking}. Sign in again to allow it."),
@@ -343,4 +301,19 @@ def _report(sign_in: SignIn, config: Config, account: Account, *, is_new: bool) 
         (is_new and not ends, TESTING),
         (account.provider != "gmail", use_it),
     ]
-    output(values, fields(facts), *(hint for applies, hint in hints if applies))
+    ui.output(
+        {
+            "address": sign_in.address,
+            "expected": sign_in.expected,
+            "token": str(sign_in.file),
+            "allows": list(sign_in.allows),
+            "lacking": list(sign_in.lacking),
+            "ends": ends,
+        },
+        {
+            "Account": sign_in.address,
+            "Token": str(sign_in.file),
+            "Allows": allows if "send" in sign_in.allows else f"{allows} (it cannot send)",
+        },
+        *(hint for applies, hint in hints if applies),
+    )

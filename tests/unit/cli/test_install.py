@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.cli.clients import CLIENTS, PERSONAL
+from postroom.cli.install import CLIENTS, PERSONAL
 from postroom.cli.main import GROUPS
 from postroom.vault.folders import FILES, FOLDERS
 from tests.conftest import Outcome, Person
