@@ -6,17 +6,17 @@ until a person has stamped it.
 The rooms, from the door inwards. A line imports only from lines below it, and import-linter
 guards that::
 
-    cli        the terminal: the commands (main has their table), what they share (command), layout (printing);
+    cli        the terminal: the commands (main has their table), what they share (command);
                no rules
     tools      what agents see: tables of tools, answers, and the servers that speak MCP: on stdio our own
                (wire), over HTTP the SDK's (serve)
     web        what a person sees in the browser: the queue, the letter, the door
-    orchestrator  `postroom run`: watcher, triage (rules or a model), drafting, the dashboard, and the loop (run);
-               it reads through MCP servers (client, servers)
+    orchestrator  `postroom run`: watcher, triage (rules or a model, and the answers), the loop and its dashboard (run);
+               it reads through MCP servers (client, context)
     wiring     opens the desk and the mailboxes of these settings; the only place that names a provider
     sample     a made-up mailbox and the script of the demo
     services   what is done besides letters: mailbox (reading and filing mail), notebook, correspondence (between
-               agents), inbox and mail_notes (mail that came in), overview; services opens each at its first use
+               agents), inbox (mail that came in) and incoming (its texts); services opens each at its first use
     desk       letters: proposals, verdicts, dispatch, proofs, notes (plan, apply), limits, log; one queue.
                exposure: which mail showed what to an agent
     vault      notes: frontmatter that survives, confined paths, the table of folders and who may do
@@ -29,13 +29,13 @@ guards that::
                SQLite, atomic files, locks, tokens, desk ids
     config     postroom.toml and the environment: one row a setting, parsed into frozen values
     core       pure values and rules, no I/O: errors, text, address, message, query, letter, life, policy, audit,
-               records (what the store returns), card, outgoing_html, lookalike, handbook
+               records (risk cards and what the store returns), outgoing_html, mail_view, handbook
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:
 config and wiring.
 
-One colour: everything here is synchronous, but for the loops in `tools/serve` and `web/app`, which call in
+One colour: everything here is synchronous, but for the loops in `tools/serve` and `web/request`, which call in
 through worker threads, and the orchestrator's clients. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.
 """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Run one command and exit with the code of its outcome."""
+    gc.set_threshold(50_000)  # most commands end before there is anything to collect
     if sys.argv[1:2] == ["agentmail"]:
         from postroom.cli.agentmail import main as agentmail
 

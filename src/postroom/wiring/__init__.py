@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import datetime, tzinfo
+from base64 import b32encode
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.config import Account, Config, load, user_file
+from postroom.config.loading import load_settings
+from postroom.config.settings import Account, Config
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.store.desk import desk_id, make_desk, refuse_lost, register
@@ -19,24 +21,12 @@ if TYPE_CHECKING:
     from postroom.mail.local import LocalMailbox
     from postroom.mail.mailbox import Mailbox
 
-_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
-
-
-def settings() -> Config:
-    """Return the settings of this process."""
-    return load(os.environ, Path.cwd(), Path.home())
-
-
-def settings_file() -> Path:
-    """Return the person's own settings file, whether it exists or not."""
-    return user_file(os.environ, Path.home())
+settings = load_settings
 
 
 def local_zone() -> tzinfo:
     """Return the zone in which the person's days begin."""
-    zone = datetime.now().astimezone().tzinfo
-    assert zone is not None
-    return zone
+    return datetime.now().astimezone().tzinfo or UTC
 
 
 def mailbox(
@@ -51,9 +41,20 @@ def mailbox(
     `transport` replaces HTTP for an account at a provider.
     """
     chosen = config.account(account)
-    if chosen.provider == "gmail":
-        return _gmail(config, chosen, transport)
-    return local_mailbox(config, account, make=make)
+    if chosen.provider != "gmail":
+        return local_mailbox(config, account, make=make)
+    from postroom.mail.gmail import open_gmail  # brings the HTTP client
+
+    tokens, clients = gmail_files(config, chosen)
+    return open_gmail(
+        config.gmail.endpoint,
+        config.gmail.token_uri,
+        tokens=tokens,
+        clients=clients,
+        account=gmail_name(config, chosen),
+        by_draft=config.sends_by_draft(chosen),
+        transport=transport,
+    )
 
 
 def local_mailbox(
@@ -82,21 +83,6 @@ def local_mailbox(
             if other.provider == "local" and other.name != chosen.name
             for address in _addresses(other)
         },
-    )
-
-
-def _gmail(config: Config, account: Account, transport: BaseTransport | None) -> Mailbox:
-    from postroom.mail.gmail import open_gmail  # brings the HTTP client
-
-    tokens, clients = gmail_files(config, account)
-    return open_gmail(
-        config.gmail.endpoint,
-        config.gmail.token_uri,
-        tokens=tokens,
-        clients=clients,
-        account=gmail_name(config, account),
-        by_draft=config.sends_by_draft(account),
-        transport=transport,
     )
 
 
@@ -134,16 +120,14 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
 
 def voice_key(config: Config, *, make: bool) -> bytes:
     """Return the key that seals the person's messages to agents; empty where there is none."""
-    from postroom.store.tokens import read_secret
+    from postroom.store.desk import read_secret
 
     return read_secret((config.state or config.desks) / "voice.key", make=make)
 
 
 def draw_id() -> str:
     """Return a new id of a desk or a ledger."""
-    import secrets  # slow to import, and needed once in a desk's life
-
-    return "".join(secrets.choice(_BASE32) for _ in range(16))
+    return b32encode(os.urandom(10)).decode().lower()
 
 
 def _file(state: Path, account: Account) -> Path:

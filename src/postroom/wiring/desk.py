@@ -9,23 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.config import Config
+from postroom.config.settings import Config
 from postroom.core.audit import ADOPTION
 from postroom.core.errors import NotFound
 from postroom.core.policy import Rules
 from postroom.core.records import DeskSettings, Entry
 from postroom.core.stamp import Stamp
-from postroom.desk import identity
+from postroom.desk import ownership
 from postroom.desk.desk import Desk, Effects, VaultPermissions
 from postroom.desk.log import ActionLog
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered_desk, renew_desk
+from postroom.store.files import locked
 from postroom.store.ledger import Ledger, SqliteLedger
-from postroom.store.locks import locked
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
@@ -50,7 +51,7 @@ def find_desk(
     """
     state = state_folder(config, make=make)
     if state is not None:
-        identity.refuse_strangers(config.vault.path, _ledger(state))
+        ownership.refuse_strangers(config.vault.path, _ledger(state))
     if state is None or not (make or _ledger(state).exists()):
         yield None
         return
@@ -87,13 +88,15 @@ def open_desk(
     """
     effects = effects or _effects(config)
     if not adopts:
-        identity.refuse_strangers(config.vault.path, _ledger(state))
+        ownership.refuse_strangers(config.vault.path, _ledger(state))
     id = make_desk(config.vault.path, draw_id)
     ledger = SqliteLedger(_ledger(state), clock=effects.clock, draw=effects.draw)
     stack.callback(ledger.close)
     if not adopts:
-        identity.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
-    identity.check_room(ledger, config.vault.room, moved=moved)
+        bound = ownership.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
+        check = partial(ownership.check, config.vault.path, ledger, bound)
+        effects = replace(effects, check_ownership=check)
+    ownership.check_room(ledger, config.vault.room, moved=moved)
     vault = Vault(config.vault.path, *filter(None, [config.vault.room]))
     stack.callback(vault.close)
     opened: dict[str, Mailbox] = {}
@@ -116,7 +119,7 @@ def open_desk(
         mailboxes=mailboxes,
         account=config.default_account,
         rules=apply_pinned_rules(rules(config), ledger),
-        effects=replace(effects, check_ownership=lambda: identity.check(config.vault.path, ledger)),
+        effects=effects,
         permissions=VaultPermissions(
             config.vault.path,
             config.vault.room,
@@ -129,7 +132,7 @@ def open_desk(
 
 def rules(config: Config) -> Rules:
     """Return the rules for letters, from the settings."""
-    limits, approvals = config.limits, config.approvals
+    approvals = config.approvals
     return Rules(
         live=config.mode.live,
         source=config.mode.source,
@@ -137,16 +140,7 @@ def rules(config: Config) -> Rules:
         trust=approvals.trust,
         undo_seconds=approvals.undo_seconds,
         expiry_seconds=approvals.expiry_hours * 3600,
-        sends=limits.sends_per_hour,
-        window=limits.window_seconds,
-        paced=limits.sends_per_pace,
-        pace=limits.pace_seconds,
-        recipients_per_letter=limits.recipients_per_letter,
-        recipients_per_hour=limits.recipients_per_hour,
-        open_letters=limits.open_letters,
-        proposals_per_hour=limits.proposals_per_hour,
-        replies_per_thread=limits.replies_per_thread,
-        moves_per_hour=limits.moves_per_hour,
+        **config.limits._asdict(),
         allow=config.recipients.allow,
         deny=config.recipients.deny,
     )
@@ -169,27 +163,26 @@ def apply_pinned_rules(wanted: Rules, ledger: Ledger) -> Rules:
 
 def _pinned(wanted: Rules, settings: DeskSettings) -> Rules:
     has_passphrase = bool(settings.passphrase)
-    trust = "desk" if has_passphrase and settings.trust == "desk" else wanted.trust
+    trust = "desk" if settings.is_trust_raised else wanted.trust
     required = wanted.required or (has_passphrase and settings.approval_required)
     return replace(wanted, trust=trust, required=required)
 
 
 def _effects(config: Config) -> Effects:
+    def notify(entry: Entry, page: str) -> None:
+        from postroom.desk.notify import Notifier  # brings subprocess, which few commands need
+
+        Notifier(desktop=config.notify.desktop, command=config.notify.command)(entry, page)
+
     return Effects(
         clock=clock(),
         draw=os.urandom,
         sleep=time.sleep,
-        notify=lambda entry, page: _notify(config, entry, page),
+        notify=notify,
         cwd=str(Path.cwd()),
         environ=os.environ,
         voice=lambda: voice_key(config, make=False),
     )
-
-
-def _notify(config: Config, entry: Entry, page: str) -> None:
-    from postroom.desk.notify import Notifier  # brings subprocess, which few commands need
-
-    Notifier(desktop=config.notify.desktop, command=config.notify.command)(entry, page)
 
 
 def clock() -> Callable[[], Stamp]:
@@ -233,14 +226,15 @@ def adopt(config: Config) -> str:
         )
         # The letters first: once they are unknown, an interrupted adoption sends nothing.
         with locked(state / "desk.lock"):
-            desk.upkeep.reconcile_with_newer_log(
+            desk.verdicts.reconcile_with_newer_log(
                 former.lines_ahead(), "this ledger came from another desk"
             )
             former.write_new_lines()
         mark_unknown_drafts(desk.vault, ledger)
-        identity.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)
+        ownership.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.recorder.write(Call(ADOPTION, "", "person"))
-        desk.reconcile()
+    with ExitStack() as stack:
+        open_desk(config, state, stack).reconcile()
     return new
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from postroom.config import Account, Config
+from postroom.config.settings import Account, Config
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 from postroom.mail.gmail import consent, oauth
-from postroom.store.files import private_folder
-from postroom.store.locks import locked
+from postroom.store.files import locked, private_folder
 from postroom.wiring import gmail_files, gmail_name, mailbox, state_folder
 
 CAN_SEND = (
@@ -51,8 +49,7 @@ def sign_in(
     if level != "read":
         say(CAN_SEND)
     scopes = consent.scopes(level, by_draft=config.sends_by_draft(account))
-    uri = config.gmail.token_uri
-    given = consent.ask(client, scopes, token_uri=uri, pasted=pasted, say=say)
+    given = consent.ask(client, scopes, token_uri=config.gmail.token_uri, pasted=pasted, say=say)
     _make_folder(tokens[0])
     with locked(oauth.lock_path(tokens[0])):
         oauth.write_json(tokens[0], given.token)
@@ -96,7 +93,7 @@ def status(config: Config, account: Account) -> SignIn:
     token = _find_token(config, account)
     current = SignIn(token.file, consent.permissions(token.scopes))
     others = [other for other in config.accounts if other.name != account.name]
-    at_gmail = replace(config, accounts=(replace(account, provider="gmail"), *others))
+    at_gmail = config._replace(accounts=(account._replace(provider="gmail"), *others))
     box = mailbox(at_gmail, account.name)
     assert box is not None
     with closing(box):
