@@ -60,17 +60,17 @@ nightly: export POSTROOM_CRASH ?= 100
 nightly: lint test crash test-real  ## the same with the full counts of kills and ten times the examples
 
 listings: $(VENV)/.runtime  ## write anew what servers list, after a change of a tool or its arguments
-	$(BIN)/python -m postroom.tools.listing
+	$(BIN)/python -m scripts.listings
 
 picture: $(VENV)/.runtime  ## redraw docs/desk.svg
-	$(BIN)/python docs/picture.py
+	$(BIN)/python scripts/picture.py
 
 confusables: $(VENV)/.runtime  ## write the table of confusable letters anew, from ICU (Debian: libicu72)
-	$(BIN)/python docs/confusables.py
+	$(BIN)/python scripts/confusables.py
 
 screens: $(VENV)/.browser  ## retake the screenshots of the page in docs/, in a real browser
 	bash tests/real/install
-	$(BIN)/python docs/screens.py
+	$(BIN)/python scripts/screens.py
 
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench

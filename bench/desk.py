@@ -16,18 +16,15 @@ from typing import NamedTuple, TypeVar
 from bench import mails, start
 from bench.command import POSTROOM, environment
 from bench.report import Bound, Measure, Times, folder, progress, say
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.audit import Action
-from postroom.core.card import Card, CardLine, Level
+from postroom.core.audit import Action, redact_addresses
 from postroom.core.letter import Letter, letter_id
-from postroom.core.policy import DAY
-from postroom.core.records import NOWHERE, Entry
-from postroom.core.redaction import addresses
-from postroom.core.stamp import Stamp
+from postroom.core.records import NOWHERE, Card, CardLine, Entry, Level
+from postroom.core.stamp import DAY, Stamp
 from postroom.desk.desk import Effects
-from postroom.desk.proposals import HOME
+from postroom.desk.proposals import DEFAULT_HOME
 from postroom.desk.recorder import Call
 from postroom.store.database import Database
 from postroom.vault import folders
@@ -39,7 +36,7 @@ SENT, QUICK_SENT, WARM = 200, 60, 20
 ONE_BY_ONE, VERIFIED = 50, 3
 BATCH = 20_000
 SENDING, FLAT = Bound(4, "×"), Bound(1.3, "×")
-STATEMENTS = Bound(56, "statements")  # each is a round trip where the ledger is elsewhere
+STATEMENTS = Bound(45, "statements")  # each is a round trip where the ledger is elsewhere
 CONTROL = ("BEGIN", "COMMIT", "PRAGMA")
 
 LONG = 1_000  # characters of a letter's text
@@ -138,7 +135,7 @@ class SendingOffice(Office):
                             card=card,
                             digest=letter.digest,
                             content_key=letter.content_key,
-                            home=HOME,
+                            home=DEFAULT_HOME,
                         )
                     )
                     path = f"{folders.DONE}/{at.iso[:10]} {letter.id}.md"
@@ -146,7 +143,7 @@ class SendingOffice(Office):
                         letter.id, NOWHERE._replace(path=path, hash=letter.digest)
                     )
                     if (letters - number) * APART < DAY:
-                        tx.budget.spend(letter, at)
+                        tx.budget.spend(letter.id, len(letter.envelope), letter.thread, at)
                     tx.actions.append(_line(entry))
                     now.go(APART)
             self.closed = min(first + BATCH, letters)
@@ -170,7 +167,7 @@ def _line(entry: Entry) -> Action:
     return Action(
         actor="dispatcher",
         action_type="send_letter",
-        target=addresses([address.spec for address in entry.letter.envelope]),
+        target=redact_addresses([address.spec for address in entry.letter.envelope]),
         letter=entry.id,
         state=entry.kind,
         agent=entry.agent,
@@ -394,7 +391,7 @@ def _ms(seconds: float) -> str:
 def _count(office: SendingOffice, id: str) -> None:
     """Stop where the desk has come to need something else than is set against it."""
     lines = len(list(office.desk.log.records(letter=id)))
-    states = len(office.desk.ledger.history.states(id))
+    states = len(office.desk.ledger.letters.past_states(id))
     if (lines, states) != (LINES, IN_LEDGER):
         raise SystemExit(f"a letter left {lines} lines and {states} states: count its steps anew")
 

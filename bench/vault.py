@@ -18,10 +18,9 @@ from bench.command import POSTROOM, environment
 from bench.report import MISSING, Bound, Measure, folder, progress, say
 from bench.server import Call as Asked
 from bench.server import Wire
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.desk.recorder import Call
 from postroom.services.services import Services
-from postroom.tools import models
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document
@@ -81,9 +80,8 @@ def _measured(home: Path, size: int) -> list[Measure]:
 def _ask(services: Services, tool: str, **arguments: str) -> Result:
     """Call a tool as the server does, without the wire."""
     context = ToolContext(services, Call(tool, "bench", "vault"))
-    function: Callable[[ToolContext, Any], Any] = getattr(contract, tool)
-    model = {"search_notes": models.SearchNotesInput, "list_notes": models.ListNotesInput}[tool]
-    running = function(context, model(**arguments))
+    function: Callable[..., Any] = getattr(contract, tool)
+    running = function(context, **arguments)
     try:
         while True:
             time.sleep(next(running).seconds)

@@ -34,12 +34,12 @@ from mcp_types import (
 )
 
 from postroom.cli.server import ConfiguredDesk, load_listing
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.desk.desk import Desk
 from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
 from postroom.tools.listing import SERVERS
-from postroom.tools.streams import LineBuffer, Output
+from postroom.tools.stdio import LineBuffer, Output
 from postroom.tools.table import Contract
 from postroom.tools.wire import Server
 from tests.conftest import Person
@@ -160,7 +160,7 @@ def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto",
     """Yield an agent that is connected to a server in this process: all of `visiting` but stdin and stdout."""
     provider = InProcessDesk(person)
     listing = load_listing(contract.name, provider)
-    calls = Calls(contract, listing["arguments"], provider)
+    calls = Calls(contract, listing["arguments"], provider.desk, provider.close)
     with connected(Client(in_process(listing, calls, agent), mode=era, **options)) as found:
         yield found
 

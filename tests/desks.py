@@ -20,7 +20,7 @@ from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk import trust
+from postroom.desk import verdicts
 from postroom.desk.desk import Desk, Effects
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
@@ -132,7 +132,7 @@ class Office:
 
     def set_passphrase(self, word: str) -> None:
         """Give the desk its first passphrase, sealed so that checking it costs nothing."""
-        sealed = trust.hash_passphrase(word, b"salt", cost=2)
+        sealed = verdicts.hash_passphrase(word, b"salt", cost=2)
         change_settings(self.desk.ledger, passphrase=sealed)
 
     def open(self) -> Desk:

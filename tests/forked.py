@@ -29,9 +29,8 @@ from typing import Any
 
 PRELOADED = (  # what commands and servers import when they run
     "anyio._backends._asyncio",
-    "postroom.cli.desk",
+    "postroom.cli.serve",
     "postroom.cli.main",
-    "postroom.cli.mcp",
     "postroom.cli.server",
     "postroom.mail.gmail",
     "postroom.mail.local",

@@ -28,8 +28,8 @@ from typing import Any
 import coverage
 
 MODULES = (
-    "desk/dispatch desk/proofs desk/proposals desk/verdicts desk/upkeep desk/trust core/policy core/life desk/apply desk/plan desk/unowned_notes"
-    " vault/access web/sessions tools/fence core/text core/redaction"
+    "desk/dispatch desk/proofs desk/proposals desk/verdicts core/policy core/life desk/apply desk/plan desk/unowned_notes"
+    " vault/folders web/sessions tools/fence core/text core/audit"
 ).split()
 MIN_PER_MODULE = 3  # mutants of each module, if it has so many
 KILLED = ("killed", "timed out")  # the outcomes of a mutant that the tests notice

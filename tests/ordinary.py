@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from postroom.core.address import Address
-from postroom.core.card import Card
-from postroom.desk.compose import Written
+from postroom.core.records import Card
+from postroom.desk.proposals import Written
 from postroom.desk.recorder import Call
 from postroom.mail import files
 from tests.desks import Office

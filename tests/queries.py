@@ -8,11 +8,9 @@ from postroom.core.query import (
     PEOPLE,
     Age,
     And,
-    Anywhere,
-    Everything,
+    Dated,
+    Fact,
     Field,
-    Has,
-    Kind,
     Labelled,
     Leaf,
     MessageId,
@@ -21,12 +19,9 @@ from postroom.core.query import (
     OwnAddress,
     Query,
     QueryContext,
-    Since,
     Size,
     Text,
-    Until,
     addresses,
-    body_terms,
     bounds,
     restricted,
     terms,
@@ -51,12 +46,14 @@ class Judge:
         self.message = message
         self.view = view
         self.fields = {where: _spaced(found) for where, found in terms(message.mail).items()}
-        self.anything = [*(self.fields[where] for where in ANY), _spaced(body_terms(message.mail))]
+        self.anything = [*(self.fields[where] for where in ANY), _spaced(words(message.mail.text))]
         self.addresses = addresses(message.mail)
         self.labels = {label_key(label) for label in message.labels}
-        self.has = {
-            Kind.ATTACHMENT: bool(message.mail.attachments),
-            Kind.USERLABELS: bool(message.labels - SYSTEM_LABELS),
+        self.facts = {
+            Fact.EVERYTHING: True,
+            Fact.ANYWHERE: True,
+            Fact.ATTACHMENT: bool(message.mail.attachments),
+            Fact.USERLABELS: bool(message.labels - SYSTEM_LABELS),
         }
 
     def holds(self, query: Query) -> bool:
@@ -67,21 +64,19 @@ class Judge:
                 return any(self.holds(part) for part in parts)
             case Not(part):
                 return not self.holds(part)
-            case Everything() | Anywhere():
-                return True
+            case Fact():
+                return self.facts[query]
             case Text(where, text):
                 return self._says(where, text)
             case OwnAddress(where):
                 return any(self._says(where, address) for address in self.view.me)
             case Labelled(key):
                 return key in self.labels
-            case Has(what):
-                return self.has[what]
             case MessageId(value):
                 return self.message.mail.message_id.strip("<>") == value
             case Size(larger, count):
                 return self.message.size > count if larger else self.message.size < count
-            case Since() | Until() | Age():
+            case Dated() | Age():
                 return self._dated(*bounds(query, self.view))
 
     def _dated(self, since: int | None, until: int | None) -> bool:
@@ -112,8 +107,6 @@ SHOWN_LABELS = {
 def show(query: Query) -> str:
     """Return the query as one would type it; `parse` reads it back to the same tree."""
     match query:
-        case Everything():
-            return ""
         case And(parts):
             return " ".join(show(part) for part in parts)
         case Or(parts):
@@ -139,16 +132,12 @@ def show_leaf(leaf: Leaf) -> str:
             if (name := key.removeprefix("category_")) != key and name in CATEGORIES:
                 return f"category:{name}"
             return f"{SHOWN_LABELS.get(key, 'label')}:{quoted(key)}"
-        case Anywhere():
-            return "in:anywhere"
-        case Has(what):
-            return f"has:{what.value}"
-        case Since(when):
-            return f"after:{show_date(when)}"
-        case Until(when):
-            return f"before:{show_date(when)}"
+        case Fact():
+            return leaf.value
+        case Dated(newer, when):
+            return f"{'after' if newer else 'before'}:{show_date(when)}"
         case Age(newer, count, unit):
-            return f"{'newer' if newer else 'older'}_than:{count}{unit.value}"
+            return f"{'newer' if newer else 'older'}_than:{count}{unit}"
         case Size(larger, count):
             fits = (each for each in SCALES.items() if count and count % each[1] == 0)
             suffix, scale = next(fits, ("", 1))

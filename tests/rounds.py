@@ -8,22 +8,23 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from postroom.core.errors import PostroomError
 from postroom.core.handbook import Case, Judgement
 from postroom.core.message import INBOX, UNREAD
 from postroom.core.records import InboxItem
 from postroom.mail.mailbox import Arrival
-from postroom.orchestrator.context import RunContext
+from postroom.orchestrator.context import Question, RunContext, Servers, ToolValues
 from postroom.orchestrator.run import Orchestrator
-from postroom.orchestrator.servers import Question, Servers, ToolValues
-from postroom.vault.markdown import fenced, sections
+from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.desks import Office
+from tests.fences import fenced
 
 INBOXED = frozenset({INBOX, UNREAD})
-Ask = Callable[[str, str, Sequence[Question]], list[ToolValues | PostroomError]]
+T = TypeVar("T")
+Ask = Callable[[str, str, Sequence[Question[Any]]], list[ToolValues | PostroomError]]
 
 
 class Direct(Servers):
@@ -35,16 +36,17 @@ class Direct(Servers):
         self.answer: Ask = self.alone  # a test may put another in its place
 
     def ask(
-        self, server: str, tool: str, questions: Sequence[Question]
-    ) -> list[ToolValues | PostroomError]:
-        return self.answer(server, tool, questions)
+        self, server: str, tool: str, questions: Sequence[Question[T]]
+    ) -> list[T | PostroomError]:
+        answers = self.answer(server, tool, questions)
+        return [one.result(answer) for one, answer in zip(questions, answers, strict=True)]
 
     def alone(
-        self, server: str, tool: str, questions: Sequence[Question]
+        self, server: str, tool: str, questions: Sequence[Question[Any]]
     ) -> list[ToolValues | PostroomError]:
-        """Return the fallback of each question."""
+        """Return no answers, so that each question is answered by its fallback."""
         self.asked += [(server, tool, dict(one.arguments)) for one in questions]
-        return [one.answer_locally() for one in questions]
+        return [{} for _ in questions]
 
 
 class Thinker:

@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 
 from postroom.tools.calls import Calls
 from postroom.tools.serve import Service
-from postroom.tools.streams import Output
+from postroom.tools.stdio import Output
 from postroom.tools.wire import Server
 
 Message = dict[str, Any]

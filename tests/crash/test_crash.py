@@ -273,7 +273,7 @@ class Storm:
             assert desk.ledger.check_integrity() == "ok"
             listed = {line.id: line.state for line in desk.ledger.lists.summaries(*life.STATES)}
             subjects = {id: desk.ledger.letters.get(id).letter.subject for id in listed}
-            histories = {id: desk.ledger.history.states(id) for id in listed}
+            histories = {id: desk.ledger.letters.past_states(id) for id in listed}
             actions = [present(read(line)) for _, line in desk.ledger.actions.after()]
         written = self.written()
         assert sorted(written) == list(range(1, len(written) + 1))

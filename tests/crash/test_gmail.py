@@ -12,11 +12,10 @@ from random import Random
 
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core.address import Address
-from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
-from postroom.desk.proposals import Proposal
+from postroom.desk.proposals import Proposal, Written
 from postroom.desk.recorder import Call
 from postroom.wiring.desk import find_desk
 from tests.conftest import Person

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note

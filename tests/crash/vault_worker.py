@@ -25,12 +25,11 @@ from typing import Any, Protocol
 
 import watchfiles._rust_notify  # noqa: F401 - warm before the fork
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core.errors import Conflict, NotFound
 from postroom.desk.recorder import Call
 from postroom.services import note_moves  # noqa: F401 - warm before the fork
 from postroom.services.services import Services
-from postroom.tools import models
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault
@@ -39,14 +38,6 @@ from tests.crash.counts import SECONDS
 from tests.crash.worker import append
 from tests.narrow import present
 
-MODELS = {
-    "read_note": models.ReadNoteInput,
-    "write_note": models.WriteNoteInput,
-    "edit_note": models.EditNoteInput,
-    "list_notes": models.ListNotesInput,
-    "move_note": models.MoveNoteInput,
-    "search_notes": models.SearchNotesInput,
-}
 TRIES = 500  # to change a note that fifteen others change too
 PACE = 0.1  # seconds between two saves of a person
 
@@ -73,7 +64,7 @@ def _no_links(*_names: str, **_where: object) -> None:
 def ask(services: Services, agent: str, tool: str, **arguments: Any) -> Any:
     """Call a tool as the server does, without the wire."""
     context = ToolContext(services, Call(tool, agent, "vault"))
-    running = getattr(contract, tool)(context, MODELS[tool](**arguments))
+    running = getattr(contract, tool)(context, **arguments)
     if isinstance(running, Result):
         return running
     try:

@@ -26,7 +26,7 @@ from postroom.core.stamp import Stamp
 from postroom.desk.desk import Desk, Effects
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
-from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
+from postroom.mail import build, mailbox, read  # noqa: F401 - warm before the fork
 from postroom.mail.local import LocalMailbox
 from postroom.store.ledger import SqliteLedger
 from postroom.vault.vault import Vault
@@ -42,8 +42,8 @@ RULES = Rules(
     live=True,
     source="crash suite",
     undo_seconds=0,
-    sends=MANY,
-    paced=MANY,
+    sends_per_hour=MANY,
+    sends_per_pace=MANY,
     recipients_per_hour=MANY,
     open_letters=MANY,
     proposals_per_hour=MANY,

@@ -28,7 +28,14 @@ from tests.narrow import narrow
 
 DAY = 86_400.0
 LIMITS = dict.fromkeys(
-    ("sends", "paced", "recipients_per_hour", "open_letters", "proposals_per_hour"), 1000
+    (
+        "sends_per_hour",
+        "sends_per_pace",
+        "recipients_per_hour",
+        "open_letters",
+        "proposals_per_hour",
+    ),
+    1000,
 )
 
 
@@ -404,9 +411,9 @@ def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(
 def test_after_a_restored_backup_the_budget_is_still_spent(
     tmp_path: Path, outside: Outside
 ) -> None:
-    with closing(Office(tmp_path, sends=3)) as office:
+    with closing(Office(tmp_path, sends_per_hour=3)) as office:
         office.wrap = outside
-        office.reopen(sends=3)
+        office.reopen(sends_per_hour=3)
         entries = [office.approved() for _ in range(3)]
         backup = Backup(office)
         office.desk.send_approved()
@@ -507,9 +514,9 @@ JUMPS = [DAY, -DAY, 400 * DAY]
 def test_a_clock_that_jumps_refills_no_budget(
     tmp_path: Path, outside: Outside, seconds: float
 ) -> None:
-    with closing(Office(tmp_path, sends=2)) as office:
+    with closing(Office(tmp_path, sends_per_hour=2)) as office:
         office.wrap = outside
-        office.reopen(sends=2)
+        office.reopen(sends_per_hour=2)
         for _ in range(3):
             office.approved()
         office.desk.send_approved()

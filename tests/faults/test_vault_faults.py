@@ -9,26 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
 import pytest
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.core.errors import PostroomError, Unavailable
 from postroom.desk.recorder import Call
 from postroom.services.note_moves import Intent
 from postroom.services.services import Services
-from postroom.tools import models
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.table import ToolContext
-from postroom.vault.access import Access
-from postroom.vault.index import Index
+from postroom.vault.folders import Access
+from postroom.vault.index import Index, expression
 from postroom.vault.keeper import BATCH, Keeper, Watch, watching
-from postroom.vault.search import expression
 from postroom.vault.vault import File, Ready, Vault
 from postroom.wiring.desk import find_desk
 from tests.conftest import Person
@@ -36,11 +34,6 @@ from tests.narrow import narrow, present
 
 LOCK = "index.lock"
 LONGEST = 30.0  # seconds for what takes a tenth of one, on a machine that does much else
-MODELS = {
-    "list_notes": models.ListNotesInput,
-    "search_notes": models.SearchNotesInput,
-    "move_note": models.MoveNoteInput,
-}
 PATHS = sorted(f"Notes/{number // 10}/note {number}.md" for number in range(40))
 
 
@@ -87,7 +80,7 @@ def ask(found: Services, tool: str, **arguments: str) -> NoteList:
 
 def call(found: Services, tool: str, **arguments: str) -> object:
     """Call a tool as a server does, and wait for it within reason."""
-    running = getattr(contract, tool)(ToolContext(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
+    running = getattr(contract, tool)(ToolContext(found, Call(tool, "claude", "vault")), **arguments)  # fmt: skip
     deadline = time.monotonic() + LONGEST
     with closing(running):  # as a server gives a call up
         try:
@@ -450,8 +443,7 @@ def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf: Pe
     theirs.write_text("[[Notes/0/note 0]]\n")
     with opened(shelf) as found:
         found.notebook.vault.close()
-        found.notebook.vault = vault = Guarded(shelf.vault)
-        found.notebook.rules = replace(found.notebook.rules, vault=vault)
+        found.notebook.vault = Guarded(shelf.vault)
         try:
             moved = call(found, "move_note", source=PATHS[0], destination="New/made.md")
             told = narrow(moved, NoteMoved).untouched

@@ -11,19 +11,20 @@ from pydantic import ValidationError, create_model
 
 from postroom.core.errors import Invalid
 from postroom.core.text import one_line
-from postroom.tools.arguments import MAX_PROBLEMS, Check, Checks, Parsed
-from postroom.tools.generate import NAMES, model_of
+from postroom.tools.arguments import MAX_PROBLEMS, Check, Checks
 from postroom.tools.listing import load, with_accounts
-from postroom.tools.models import Arguments
+from postroom.tools.models import Arguments, model_of
 from postroom.tools.table import Contract, Tool
+from scripts.listings import NAMES
 from tests.conftest import examples
 
 ACCOUNTS = ("work", 'it\'s "mine"', "höme")
 
 
 class Case(NamedTuple):
-    """A tool, what is enforced of its arguments, and the model that says the same."""
+    """A contract's tool, what is enforced of its arguments, and the model that says the same."""
 
+    contract: str
     tool: Tool
     checks: Checks
     model: type[Arguments]
@@ -37,11 +38,11 @@ def cases() -> list[Case]:
         listing, chosen = load(name), cast("Any", Literal[ACCOUNTS])
         several = with_accounts(listing, ACCOUNTS, "work")["arguments"]
         for tool in contract.tools:
-            model = model_of(tool)
-            found.append(Case(tool, tool.checks, model))
+            model = model_of(tool.function)
+            found.append(Case(name, tool, listing["arguments"][tool.name], model))
             if tool.name in listing["accounts"]:
                 model = create_model(model.__name__, __base__=model, account=(chosen, "work"))
-                found.append(Case(tool, several[tool.name], model))
+                found.append(Case(name, tool, several[tool.name], model))
     return found
 
 
@@ -55,7 +56,7 @@ def parse_by_model(case: Case, given: Mapping[str, Any]) -> Arguments:
     except ValidationError as wrong:
         problems = [problem(dict(error)) for error in wrong.errors(include_url=False)]
     more = f" and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
-    before = "failed to parse arguments: " if case.tool.contract == "agents" else ""
+    before = "failed to parse arguments: " if case.contract == "agents" else ""
     raise Invalid(
         f"{before}{case.tool.name}: {'; '.join(problems[:MAX_PROBLEMS])}{more}",
         remedy=f"It takes: {', '.join(case.model.model_fields)}. Nothing was done.",
@@ -73,23 +74,23 @@ def problem(error: dict[str, Any]) -> str:
     return f"{place}: {said[:1].lower()}{said[1:]}"
 
 
-def outcome(parsed: Parsed | Arguments, names: Mapping[str, object]) -> object:
-    values = {name: getattr(parsed, name) for name in names}
+def outcome(values: Mapping[str, object]) -> object:
     # As text too: 1 and True are equal, and are not the same.
-    return values, repr(values), set(parsed.model_fields_set)
+    return values, repr(values)
 
 
 def same(case: Case, arguments: Mapping[str, Any]) -> None:
     """Check that both make the same of these arguments."""
     fields = case.model.model_fields
     try:
-        wanted = outcome(parse_by_model(case, arguments), fields)
+        model = parse_by_model(case, arguments)
     except Invalid as refused:
         with pytest.raises(Invalid) as ours:
             case.tool.parse(arguments, case.checks)
         assert (ours.value.message, ours.value.remedy) == (refused.message, refused.remedy)
         return
-    assert outcome(case.tool.parse(arguments, case.checks), fields) == wanted
+    wanted = {name: getattr(model, name) for name in fields}
+    assert outcome(case.tool.parse(arguments, case.checks)) == outcome(wanted)
 
 
 # Texts as JSON has them: half a surrogate pair is none, and never gets as far as this.

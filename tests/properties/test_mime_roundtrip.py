@@ -11,8 +11,7 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail, Party
 from postroom.core.text import clean, one_line
 from postroom.mail import mime
-from postroom.mail.read import CONTRADICTED, MAX_HTML, MAX_TEXT, UNREADABLE
-from postroom.mail.structure import MAX_PARTS
+from postroom.mail.read import CONTRADICTED, MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
 from tests.conftest import examples
 
 SPICE = ", ; : \" \\ ( ) < > @ = ? _ =?utf-8?q?x?= ' % é ß 日本 😀 👩‍👩‍👧 \u00a0 - . From".split(

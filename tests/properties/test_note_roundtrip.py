@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from postroom.core.errors import Corrupt
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, quote, sections
 from postroom.vault.note import Note, render
+from tests.fences import fenced
 from tests.narrow import present
 
 letters = st.text("abcxyzüß日😀 -:#'\"", max_size=8)

@@ -21,9 +21,10 @@ from postroom.core.address import Address
 from postroom.core.errors import PostroomError
 from postroom.core.letter import Letter
 from postroom.core.records import Entry
-from postroom.desk.compose import normalize_text
-from postroom.desk.notes import folder, text_of
-from postroom.desk.proposals import Proposal
+from postroom.desk.note_sync import SeenNote
+from postroom.desk.notes import text_of
+from postroom.desk.plan import folder
+from postroom.desk.proposals import Proposal, normalize_text
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import parse_slip
 from postroom.mail import mime
@@ -230,7 +231,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @initialize(ahead=st.booleans(), sends=st.sampled_from([2, 10]))
     def open(self, ahead: bool, sends: int) -> None:
-        self.office = Office(Path(self.folder.name), sends=sends)
+        self.office = Office(Path(self.folder.name), sends_per_hour=sends)
         self.clock = self.office.clock = TrueClock()
         # Ahead of every file's time stamp, what is unchanged is not read again; behind, it always is.
         self.clock.wall = time.time() + (300 * DAY if ahead else -300 * DAY)
@@ -239,7 +240,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.office.vaults = type("VaultPermissions", (FragileVault,), {"fate": fate})
         self.office.ledgers = type("Book", (FragileLedger,), {"fate": fate})
         self.office.step = fate.meet
-        self.office.reopen(sends=sends)
+        self.office.reopen(sends_per_hour=sends)
         self.other = self.office.beside()
         self.other.wrap = self.second
         self.other.reopen()
@@ -252,7 +253,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def sync(self) -> None:
         """Forget the words that were taken back, by what the ledger says happened."""
         for line in self.other.desk.ledger.lists.summaries(*life.STATES):
-            history = self.other.desk.ledger.history.states(line.id)
+            history = self.other.desk.ledger.letters.past_states(line.id)
             new = history[self.seen.get(line.id, 0) :]
             self.seen[line.id] = len(history)
             if any(life.name(state) in TAKEN_BACK for state in new):
@@ -623,7 +624,8 @@ class OutboxMachine(RuleBasedStateMachine):
         head = f"type: email_send\nstatus: approved\nto: {who.spec}\ncreated: {len(self.slips)}\n"
         path.write_text(f"---\n{head}---\n", "utf-8")
         self.touched(path, where)
-        written = parse_slip(path.name, File("", 0, 0, 0), Note.parse(path.read_bytes()))
+        note = Note.parse(path.read_bytes())
+        written = parse_slip(SeenNote(path.name, File("", 0, 0, 0), note=note))
         assert written is not None
         self.slips[written.hash] = who.key
 
@@ -722,7 +724,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def another_mode(self, live: bool) -> None:
         for office in (self.office, self.other):
-            office.reopen(live=live, sends=self.sends)
+            office.reopen(live=live, sends_per_hour=self.sends)
 
     # What holds
 
@@ -769,7 +771,10 @@ class OutboxMachine(RuleBasedStateMachine):
                 assert verdict.slip  # it leaves within a call, and has a note afterwards
                 continue
             assert self.office.vault / place.path in notes, (entry.state, place.path, notes)
-            assert place.path.partition("/")[0] == folder(entry), (entry.state, place.path)
+            assert place.path.partition("/")[0] == folder(entry.state, entry.home), (
+                entry.state,
+                place.path,
+            )
             note = Note.parse((self.office.vault / place.path).read_bytes())
             status = {"pending": ("pending", "pending_approval")}.get(entry.kind, (entry.kind,))
             assert note.text("status") in status, (entry.state, note.raw)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
-from postroom.core.card import MAX_LINE, Card, CardLine, Exposure, LetterFacts, Level
 from postroom.core.letter import Enclosure, Letter
+from postroom.core.records import MAX_CARD_LINE, Card, CardLine, Exposure, LetterFacts, Level
 from postroom.core.text import clean, one_line
 from postroom.review.links import all_text, links
 from postroom.review.risk import MAX_LINES, assess
@@ -125,7 +125,7 @@ def test_every_letter_has_a_bounded_and_printable_card(
     )
     for one in card.lines:
         assert one.text == one_line(one.text)
-        assert 0 < len(one.text) <= MAX_LINE
+        assert 0 < len(one.text) <= MAX_CARD_LINE
         assert one.text.endswith((".", "…"))
         assert one.kind.replace("_", "").islower()
     assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
@@ -191,4 +191,4 @@ def test_what_is_masked_stays_masked(text: str) -> None:
 def test_a_line_is_settled(text: str) -> None:
     one = CardLine(Level.PLAIN, "x", text)
     assert one.text == one_line(one.text)
-    assert len(one.text) <= MAX_LINE
+    assert len(one.text) <= MAX_CARD_LINE

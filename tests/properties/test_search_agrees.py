@@ -12,24 +12,20 @@ from postroom.core.address import Address
 from postroom.core.language import MAX_DEPTH, MAX_TERMS, parse
 from postroom.core.message import label_key
 from postroom.core.query import (
+    UNITS,
     Age,
     And,
-    Anywhere,
-    Everything,
+    Dated,
+    Fact,
     Field,
-    Has,
-    Kind,
     Labelled,
     MessageId,
     Or,
     OwnAddress,
     Query,
     QueryContext,
-    Since,
     Size,
     Text,
-    Unit,
-    Until,
     joined,
     opposite,
 )
@@ -135,11 +131,9 @@ leaves = st.one_of(
         OwnAddress, st.sampled_from([Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
     ),
     st.sampled_from([*LABELS, "missing", "DRAFT"]).map(lambda name: Labelled(label_key(name))),
-    st.just(Anywhere()),
-    st.builds(Has, st.sampled_from(Kind)),
-    st.builds(Since, days),
-    st.builds(Until, days),
-    st.builds(Age, st.booleans(), st.integers(1, 30), st.sampled_from(Unit)),
+    st.sampled_from([fact for fact in Fact if fact is not Fact.EVERYTHING]),
+    st.builds(Dated, st.booleans(), days),
+    st.builds(Age, st.booleans(), st.integers(1, 30), st.sampled_from(UNITS)),
     st.builds(Size, st.booleans(), st.integers(150, 700)),
     st.sampled_from(IDS).map(MessageId),
 )
@@ -155,7 +149,7 @@ def branches(children: SearchStrategy[Query]) -> SearchStrategy[Query]:
 
 
 queries: SearchStrategy[Query] = st.one_of(
-    st.just(Everything()), st.recursive(leaves, branches, max_leaves=6)
+    st.just(Fact.EVERYTHING), st.recursive(leaves, branches, max_leaves=6)
 )
 label_sets = st.frozensets(st.sampled_from(LABELS), max_size=3)
 

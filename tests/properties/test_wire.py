@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.cli.server import ConfiguredDesk, load_listing
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
@@ -64,7 +64,7 @@ def open_site(folder: Path, client: Mapping[str, str]) -> Iterator[Site]:
     assert robin.run("import", str(SAMPLE)).code == 0
     provider = SharedDesk(lambda: load(robin.environment, robin.folder, robin.folder))
     listing = load_listing("all", provider)
-    calls = Calls(CONTRACT, listing["arguments"], provider)
+    calls = Calls(CONTRACT, listing["arguments"], provider.desk, provider.close)
     begin = [
         request("initialize", {**INITIALIZE, "clientInfo": client}, id=1),
         request("tools/call", {"name": "send_email", "arguments": LETTER}, id=2),

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.types import Scope
 
-from postroom.cli.mcp import mcp_command
+from postroom.cli.serve import mcp_command
 from postroom.tools import serve
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from postroom.core.message import Mail
 from postroom.mail import mime
-from postroom.mail.read import MAX_HTML, MAX_TEXT, UNREADABLE
-from postroom.mail.structure import MAX_PARTS
+from postroom.mail.read import MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
 
 STORE = Path(__file__).parents[2] / ".cache/collections"
 

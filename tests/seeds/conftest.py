@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from postroom.config import load
+from postroom.config.loading import load
 from postroom.desk.desk import Effects
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox

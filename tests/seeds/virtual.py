@@ -6,7 +6,6 @@ import asyncio
 import selectors
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from anyio.from_thread import start_blocking_portal
 from mcp.client import Client
@@ -49,27 +48,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._desk_clock.steady
 
 
-@dataclass
-class OpenDesk:
-    """Provides a server with a desk that the test has opened and will close."""
-
-    opened: Desk
-
-    def desk(self) -> Desk:
-        """Return the desk."""
-        return self.opened
-
-    def close(self) -> None:
-        """Do nothing: the test closes the desk."""
-
-
 @contextmanager
 def serving(desk: Desk, clock: Clock, contract: Contract) -> Iterator[Visitor]:
     """Yield an agent that is connected to a server in this process; where a call waits, the clock moves forward."""
     listing = load(contract.name)
-    service = Service(
-        listing, Calls(contract, listing["arguments"], OpenDesk(desk)), agent="claude"
-    )
+    # The test closes the desk.
+    calls = Calls(contract, listing["arguments"], lambda: desk, lambda: None)
+    service = Service(listing, calls, agent="claude")
     options = {"loop_factory": lambda: VirtualLoop(clock)}
     try:
         with (

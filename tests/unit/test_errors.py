@@ -2,8 +2,8 @@
 
 from postroom.cli.main import BROKEN_PIPE, EXITS, INTERRUPTED, OK, UNEXPECTED, exit_code
 from postroom.core import errors
-from postroom.core.errors import Limited, PostroomError
-from postroom.core.language import UnknownOperator
+from postroom.core.errors import Denied, Limited, PostroomError
+from postroom.core.policy import Full
 
 
 def kinds() -> list[type[PostroomError]]:
@@ -33,7 +33,7 @@ def test_every_kind_of_error_has_a_code_of_its_own_and_keeps_its_remedy() -> Non
 
 
 def test_a_narrower_error_exits_like_its_class() -> None:
-    assert exit_code(UnknownOperator("x")) == 2
+    assert exit_code(Full("x")) == exit_code(Denied("x"))
 
 
 def test_the_tree_in_the_text_is_the_tree_in_the_code() -> None:

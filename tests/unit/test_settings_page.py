@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from postroom.config import SETTINGS, Setting, load
+from postroom.config.loading import load
+from postroom.config.settings import SETTINGS, Setting
 from tests.cases import for_each
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
