@@ -227,14 +227,14 @@ class Index:
 
     def search(self, match: str, *, limit: int, offset: int) -> HitPage:
         """Return notes that match an expression, the best first."""
-        total = self._rows("SELECT count(*) FROM word WHERE word MATCH ?", (match,))[0][0]
-        rows = self._rows(
+        return self._page(
+            "word WHERE word MATCH ?",
+            [match],
             "SELECT folder, name, size, mtime, inode FROM"
             f" (SELECT rowid AS id, bm25(word, {WEIGHTS}) AS score FROM word WHERE word MATCH ?"
             " ORDER BY score, rowid LIMIT ? OFFSET ?) JOIN file USING (id) ORDER BY score, id",
             (match, limit, offset),
         )
-        return HitPage(list(map(_hit, rows)), total)
 
     def list(
         self, folder: str, pairs: Sequence[tuple[str, str]], *, limit: int, after: str
@@ -254,15 +254,23 @@ class Index:
                 values += other
         else:
             where = f"kind = {IS_NOTE} AND {where}"
-        total = self._rows(f"SELECT count(*) FROM {table} WHERE {where}", values)[0][0]
         here, _, name = after.rpartition("/")
-        rows = self._rows(
+        return self._page(
+            f"{table} WHERE {where}",
+            values,
             f"SELECT f.folder, f.name, size, mtime, inode FROM (SELECT folder, name FROM {table}"
             f" WHERE {where} AND (folder, name) > (?, ?) ORDER BY folder, name LIMIT ?) f"
             " JOIN file USING (folder, name) ORDER BY f.folder, f.name",
             [*values, here, name, limit],
         )
-        return HitPage(list(map(_hit, rows)), total)
+
+    def _page(
+        self, counted: str, values: Sequence[object], sql: str, all_values: Sequence[object]
+    ) -> HitPage:
+        """Return hits and their total as of one moment: another process may write between two queries."""
+        with self._db.snapshot():
+            total = self._rows(f"SELECT count(*) FROM {counted}", values)[0][0]
+            return HitPage(list(map(_hit, self._rows(sql, all_values))), total)
 
     def _count(self, pair: tuple[str, str]) -> int:
         sql = "SELECT count(*) FROM field WHERE key = ? AND value = ?"
