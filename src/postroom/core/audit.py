@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
-from postroom.core.text import one_line
+from postroom.core.text import one_line, plural
 from postroom.core.values import dataclass
 
 # Patterns are compiled at their first use, and kept by `re`: most commands need none.
@@ -23,22 +24,18 @@ _LOOKED_AT = 4_000  # characters; far more than is ever shown
 # RFC 5322 section 3.2.3: what no unquoted local part holds ends a word here; a quoted one is a word.
 _REDACTED_WORD = r'"[^"]*+"@[^\s<>()\[\],;:"\\]*+|[^\s<>()\[\],;:"\\]++'
 _AT = "[@＠﹫]|%40"
-_DOMAIN = r"[\w.-]{0,100}"
 _OPAQUE = r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9+/_-]{32,}+={0,2}"
 # A note's path is as long as a token, but made of words and numbers; a token never is, throughout.
 _PATH_NAME = r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}"
-_BETWEEN = r"[+/_-]+"
 
 
 def redact_address(spec: str) -> str:
     """Return the address with no more of its local part than the first letter."""
-    at = list(re.finditer(_AT, spec))
-    if not at:
+    found = re.match(rf"(?s)(.*)(?:{_AT})([\w.-]{{0,100}})", spec)
+    if not found:
         return "***" if spec.strip() else ""
-    local, rest = spec[: at[-1].start()], spec[at[-1].end() :]
-    local = local.rpartition("<")[2].lstrip('"')
-    shown = re.match(_DOMAIN, rest)
-    return f"{local[:1] if local[:1].isalnum() else ''}***@{shown.group() if shown else ''}"
+    first = found[1].rpartition("<")[2].lstrip('"')[:1]
+    return f"{first if first.isalnum() else ''}***@{found[2]}"
 
 
 def redact_addresses(specs: Sequence[str]) -> str:
@@ -55,7 +52,7 @@ def redact_subject(text: str) -> str:
 def redact_text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
     if not message:
-        return ""
+        return ""  # as most fields are: no pattern is needed
     return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
 
 
@@ -73,7 +70,7 @@ def _word(found: re.Match[str]) -> str:
 
 
 def _secret(found: re.Match[str]) -> str:
-    names = list(filter(None, re.split(_BETWEEN, found.group())))
+    names = list(filter(None, re.split(r"[+/_-]+", found.group())))
     if names and all(re.fullmatch(_PATH_NAME, name) for name in names):
         return found.group()
     return f"{found.group(1)} ***" if found.group(1) else "***"
@@ -91,18 +88,10 @@ MAX_FAULTS = 100
 Value = str | int | bool | None
 LinePlace = tuple[str, int]  # file and line
 
-# Bytes of a field, as it is written.
-_LONGEST = {
-    "target": 800,
-    "error": 800,
-    "agent": 200,
-    "action_type": 100,
-    "letter": 100,
-    "state": 100,
-}
+_LONGEST = {  # bytes of a field, as it is written
+    "target": 800, "error": 800, "agent": 200, "action_type": 100, "letter": 100, "state": 100,
+}  # fmt: skip
 _ALWAYS = frozenset(("actor", "action_type", "target", "result"))
-_NOTHING: tuple[object, ...] = (None, "", {})
-_BODIES = frozenset(("body", "text", "html"))
 _LARGEST = 2**53  # JSON's readers keep whole numbers up to here
 _TIMESTAMP = r"(?a)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00)"
 _NAME = r"[!-~]{0,64}"
@@ -130,7 +119,7 @@ class Action:
     def __post_init__(self) -> None:
         if self.actor not in ACTORS or self.result not in RESULTS:
             raise ValueError(f"{self.actor!r} or {self.result!r} is no word of the log")
-        if any(key.casefold() in _BODIES for key in self.parameters):
+        if any(key.casefold() in ("body", "text", "html") for key in self.parameters):
             raise ValueError("bodies are never logged")
         for name, most in _LONGEST.items():
             object.__setattr__(self, name, _fit(redact_text(getattr(self, name)), most))
@@ -174,7 +163,11 @@ def write(
     record = {
         "timestamp": timestamp,
         "correlation_id": correlation_id,
-        **{key: value for key, value in values.items() if key in _ALWAYS or value not in _NOTHING},
+        **{
+            key: value
+            for key, value in values.items()
+            if key in _ALWAYS or value not in (None, "", {})
+        },
         "desk": desk,
         "seq": seq,
         "previous": previous,
@@ -223,6 +216,7 @@ class ParsedLine(NamedTuple):
     state: str
     timestamp: str
     action_type: str
+    parameters: dict[str, Any]
     record: dict[str, Any]
     line: str
 
@@ -232,6 +226,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
+_TEXTS = ("desk", "previous", "letter", "state", "timestamp", "action_type")
+_TYPES = {**dict.fromkeys(_TEXTS, str), "seq": int, "parameters": dict}
 
 
 def read(line: str) -> ParsedLine | None:
@@ -240,27 +236,21 @@ def read(line: str) -> ParsedLine | None:
         return None
     try:
         record = _decode(line)
-        seq, get = record["seq"], record.get
-        names = desk, previous, letter, state, timestamp, action_type = (
-            record["desk"], record["previous"], get("letter", ""), get("state", ""),
-            record["timestamp"], record["action_type"],
-        )  # fmt: skip
-        datetime.fromisoformat(timestamp)
+        values = {"letter": "", "state": "", "parameters": {}, **record}
+        fields = {name: values[name] for name in _TYPES}
+        datetime.fromisoformat(fields["timestamp"])
         if "\\u" in line or not line.isascii():
             json.dumps(record, ensure_ascii=False).encode()  # fails on halves of characters
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if type(seq) is not int or not 0 < seq <= _LARGEST or {*map(type, names)} != {str}:
+    if any(type(fields[name]) is not kind for name, kind in _TYPES.items()):
         return None
-    if not re.fullmatch(_TIMESTAMP, timestamp) or type(get("parameters", {})) is not dict:
+    if not 0 < fields["seq"] <= _LARGEST or not re.fullmatch(_TIMESTAMP, fields["timestamp"]):
         return None
-    return ParsedLine(
-        desk, seq, previous, digest(line), letter, state, timestamp, action_type, record, line
-    )
+    return ParsedLine(**fields, digest=digest(line), record=record, line=line)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     file: str
     line: int
     what: str
@@ -272,20 +262,17 @@ class _Walk:
     def __init__(self, last: int, digest: str, place: LinePlace) -> None:
         self.start = self.last = last
         self.digest = digest
-        self.first = self.place = place
-        self.seen: set[int] = set()
-        self.jumps: dict[int, LinePlace] = {}
+        self.place = place
+        self.places: dict[int, LinePlace] = {}  # by number
 
     def step(self, found: ParsedLine, true: str | None, place: LinePlace) -> Fault | None:
         """Take the next line; `true` is the digest that the ledger has for it, if it has any."""
         seq = found.seq
-        if seq in self.seen:
+        if seq in self.places:
             return Fault(*place, "repeated")
-        self.seen.add(seq)
         last, expected, before = self.last, self.digest, self.place
         self.last, self.digest, self.place = seq, true or found.digest, place
-        if seq != last + 1:
-            self.jumps[seq] = place
+        self.places[seq] = place
         if true is not None and true != found.digest:
             return Fault(*place, "edited")
         if seq != last + 1:
@@ -299,13 +286,12 @@ class _Walk:
 
     def missing(self) -> list[Fault]:
         """Return the gaps that nothing filled, each at the line that follows it."""
-        faults = []
-        before = self.start
-        for seq in sorted(self.seen) if self.jumps else ():
-            if seq > before + 1:
-                faults.append(Fault(*self.jumps.get(seq, self.first), _gap(before + 1, seq - 1)))
-            before = seq
-        return faults
+        pairs = pairwise([self.start, *sorted(self.places)])
+        return [
+            Fault(*self.places[seq], _gap(before + 1, seq - 1))
+            for before, seq in pairs
+            if seq > before + 1
+        ]
 
 
 def _gap(first: int, last: int) -> str:
@@ -329,39 +315,35 @@ def verify(
     faults: list[Fault] = []
     past: list[LinePlace] = []
     foreign: list[LinePlace] = []
-    more = 0
     for file, number, text in lines:
         place = (file, number)
         found = read(text)
-        true = known(found.seq) if found else None
         if found is None:
-            fault: Fault | None = Fault(*place, "not a line of the log")
-        elif found.desk == desk and found.seq > head and true is None:
+            faults.append(Fault(*place, "not a line of the log"))
+            continue
+        true = known(found.seq)
+        if found.desk == desk and found.seq > head and true is None:
             past.append(place)
             continue
-        else:
-            # What the ledger has is ours, though the desk had another id then.
-            owner = desk if true == found.digest else found.desk
-            if owner not in walks:
-                before = GENESIS if found.seq == 1 else found.previous
-                walks[owner] = _Walk(found.seq - 1, before, place)
-            if owner != desk:
-                foreign.append(place)
-            elif true == found.digest and (found.seq == 1 or found.action_type == ADOPTION):
-                foreign.clear()
-            fault = walks[owner].step(found, true if owner == desk else None, place)
-        if fault and len(faults) < MAX_FAULTS:
+        # What the ledger has is ours, though the desk had another id then.
+        owner = desk if true == found.digest else found.desk
+        if owner not in walks:
+            before = GENESIS if found.seq == 1 else found.previous
+            walks[owner] = _Walk(found.seq - 1, before, place)
+        if owner != desk:
+            foreign.append(place)
+        elif true == found.digest and (found.seq == 1 or found.action_type == ADOPTION):
+            foreign.clear()
+        if fault := walks[owner].step(found, true if owner == desk else None, place):
             faults.append(fault)
-        elif fault:
-            more += 1
     faults = [fault for walk in walks.values() for fault in walk.missing()] + faults
-    if (top := max(ours.seen, default=0)) < head:
+    if (top := max(ours.places, default=0)) < head:
         faults.insert(0, Fault(*ours.place, f"cut off after {top}" if top else _gap(1, head)))
     if past:
-        lines_past = f"{len(past)} line{'s' if len(past) > 1 else ''} past its head"
-        faults.insert(0, Fault(*past[0], f"the ledger is older than the log: {lines_past}"))
-    if ours.seen:
+        ahead = f"the ledger is older than the log: {plural(len(past), 'line')} past its head"
+        faults.insert(0, Fault(*past[0], ahead))
+    if ours.places:
         faults += [Fault(*place, "written by another desk") for place in foreign]
-    more += max(0, len(faults) - MAX_FAULTS)
-    faults = sorted(faults[:MAX_FAULTS], key=lambda fault: (fault.file, fault.line))
-    return [*faults, Fault("", 0, f"and {more} more")] if more else faults
+    shown = sorted(faults[:MAX_FAULTS], key=lambda fault: (fault.file, fault.line))
+    more = len(faults) - MAX_FAULTS
+    return [*shown, Fault("", 0, f"and {more} more")] if more > 0 else shown

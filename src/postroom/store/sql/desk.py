@@ -190,7 +190,7 @@ class ActionStore(ActionReader):
         if line.action_type != "claim_letter":
             return
         at = Stamp(datetime.fromisoformat(line.timestamp).timestamp())
-        about: dict[str, Any] = line.record.get("parameters", {})
+        about = line.parameters
         BudgetStore(self._session, self._clock).spend(
             line.letter, about.get("recipients", 1), about.get("thread", ""), at
         )
