@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.core.errors import Invalid, require
+from postroom.core.errors import Invalid, raise_if
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 
@@ -89,11 +89,9 @@ class Address:
 
 
 def _check(text: str, *faults: tuple[object, str]) -> None:
-    """Raise `Invalid` with the first reason whose condition holds."""
-    shown = clean(text[:80]).text.replace("\n", " ")
-    for is_so, why in faults:
-        remedy = f"{why[0].upper()}{why[1:]}. Write it as name@example.org."
-        require((not is_so, f"Invalid email address format: {shown}", remedy))
+    message = f"Invalid email address format: {clean(text[:80]).text}".replace("\n", " ")
+    form = "Write it as name@example.org."
+    raise_if(*((is_so, message, f"{why[0].upper()}{why[1:]}. {form}") for is_so, why in faults))
 
 
 def _parse_spec(spec: str, text: str) -> tuple[str, str]:

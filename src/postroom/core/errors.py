@@ -91,10 +91,10 @@ class Corrupt(PostroomError):
     code = "parse_error"
 
 
-def require(*conditions: tuple[object, str, str], kind: type[PostroomError] = Invalid) -> None:
-    """Raise an error of this kind for the first condition that does not hold: with its message and its remedy."""
-    for holds, message, remedy in conditions:
-        if not holds:
+def raise_if(*faults: tuple[object, str, str], kind: type[PostroomError] = Invalid) -> None:
+    """Raise an error of this kind for the first fault whose condition holds: with its message and its remedy."""
+    for is_so, message, remedy in faults:
+        if is_so:
             raise kind(message, remedy=remedy)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Final, Literal, NamedTuple, get_args
 
-from postroom.core.errors import Corrupt, require
+from postroom.core.errors import Corrupt, raise_if
 from postroom.core.message import label_key
 from postroom.core.policy import covers
 from postroom.core.text import words
@@ -192,9 +192,8 @@ def misplaced(lines: Iterable[tuple[int, str]]) -> int:
 
 
 def _check(number: int, *faults: tuple[object, str]) -> None:
-    """Raise `Corrupt` with the first reason whose condition holds."""
-    for is_so, why in faults:
-        require((not is_so, f"Handbook.md, line {number}: {why}", _REMEDY), kind=Corrupt)
+    place = f"Handbook.md, line {number}"
+    raise_if(*((is_so, f"{place}: {why}", _REMEDY) for is_so, why in faults), kind=Corrupt)
 
 
 def _rule(number: int, text: str) -> Rule:

@@ -16,7 +16,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from postroom.core import query as nodes
-from postroom.core.errors import Invalid, require
+from postroom.core.errors import Invalid, raise_if
 from postroom.core.message import CATEGORIES, label_key, system_label
 from postroom.core.query import Field, Query
 from postroom.core.text import words
@@ -43,8 +43,8 @@ class _Term(NamedTuple):
 
 def _check(at: int, *faults: tuple[object, str, str, str]) -> None:
     """Raise `Invalid` for the first condition that holds: of what at this place, why, and the remedy."""
-    for is_so, what, why, remedy in faults:
-        require((not is_so, f"{what} at character {at + 1} {why}", remedy))
+    place = f"at character {at + 1}"
+    raise_if(*((is_so, f"{what} {place} {why}", remedy) for is_so, what, why, remedy in faults))
 
 
 def _unknown(what: str, at: int, remedy: str) -> Invalid:
@@ -314,7 +314,7 @@ def _both_sides(word: str) -> str:
 def parse(text: str) -> Query:
     """Return the tree of a query, or raise `Invalid` with the place and the remedy."""
     length = f"The query has {len(text):,} characters; {MAX_QUERY:,} is the most"
-    require((len(text) <= MAX_QUERY, length, "Shorten it."))
+    raise_if((len(text) > MAX_QUERY, length, "Shorten it."))
     if bad := _FORBIDDEN.search(text):
         what = f"The control character or half character U+{ord(bad[0]):04X}"
         _check(bad.start(), (True, what, "cannot be searched for", "Take it out."))

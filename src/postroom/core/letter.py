@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from postroom.core.address import Address
-from postroom.core.errors import require
+from postroom.core.errors import raise_if
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 
@@ -49,11 +49,11 @@ class Enclosure:
     def __post_init__(self) -> None:
         name = self.name
         plain = name.strip(". ") and name == clean(name).text and not set(name) & set("/\\\n\t")
-        known = re.fullmatch(_TYPE, self.type)
-        require(
-            (plain, f"{name!r} is no file name", "Give a plain name such as report.pdf."),
-            (len(name) <= 200, "An attachment's name is longer than 200 characters", "Shorten it."),
-            (known, f"{self.type!r} is no content type", "Give one such as application/pdf."),
+        unknown = not re.fullmatch(_TYPE, self.type)
+        raise_if(
+            (not plain, f"{name!r} is no file name", "Give a plain name such as report.pdf."),
+            (len(name) > 200, "An attachment's name is longer than 200 characters", "Shorten it."),
+            (unknown, f"{self.type!r} is no content type", "Give one such as application/pdf."),
         )
 
 
@@ -77,36 +77,33 @@ class Letter:
     attachments: tuple[Enclosure, ...] = ()
 
     def __post_init__(self) -> None:
-        one_line = not re.search(_NOT_ONE_LINE, self.subject) and not clean(self.subject).removed
-        hidden = "The subject holds a line break or an invisible character"
-        require(
-            (re.fullmatch(_ID, self.id), f"{self.id!r} is no letter's id", ""),
-            (self.envelope, "The letter has no recipient", "Name at least one in `to`."),
-            (one_line, hidden, "Write it as one line of plain text."),
-            (re.fullmatch(_NAME, self.account), f"{self.account[:40]!r} is no account", ""),
-            (re.fullmatch(_NAME, self.thread), f"{self.thread[:40]!r} is no thread", ""),
+        hidden = re.search(_NOT_ONE_LINE, self.subject) or clean(self.subject).removed
+        where = "The subject holds a line break or an invisible character"
+        raise_if(
+            (not re.fullmatch(_ID, self.id), f"{self.id!r} is no letter's id", ""),
+            (not self.envelope, "The letter has no recipient", "Name at least one in `to`."),
+            (hidden, where, "Write it as one line of plain text."),
+            (not re.fullmatch(_NAME, self.account), f"{self.account[:40]!r} is no account", ""),
+            (not re.fullmatch(_NAME, self.thread), f"{self.thread[:40]!r} is no thread", ""),
         )
-        for name, text, most in (
-            ("subject", self.subject, MAX_SUBJECT),
-            ("text", self.text, MAX_TEXT),
-            ("html", self.html, MAX_TEXT),
-        ):
+        limits = {"subject": MAX_SUBJECT, "text": MAX_TEXT, "html": MAX_TEXT}
+        for name, text in (("subject", self.subject), ("text", self.text), ("html", self.html)):
             halves = f"The {name} holds half a character (a lone surrogate)"
             control = f"The {name} holds control characters or carriage returns"
-            long = f"The {name} has {len(text):,} characters; {most:,} is the most"
-            require(
-                (not re.search(_SURROGATE, text), halves, "Send valid Unicode."),
-                (not re.search(_CONTROL, text), control, "Use plain text with newlines."),
-                (len(text) <= most, long, "Shorten it."),
+            long = f"The {name} has {len(text):,} characters; {limits[name]:,} is the most"
+            raise_if(
+                (re.search(_SURROGATE, text), halves, "Send valid Unicode."),
+                (re.search(_CONTROL, text), control, "Use plain text with newlines."),
+                (len(text) > limits[name], long, "Shorten it."),
             )
         for header in (*self.references, *filter(None, (self.in_reply_to,))):
-            require((is_message_id(header), f"{header[:80]!r} is no Message-ID", ""))
+            raise_if((not is_message_id(header), f"{header[:80]!r} is no Message-ID", ""))
         size = len(self.text) + len(self.html) + sum(len(a.content) for a in self.attachments)
         many = f"A letter has at most {MAX_REFERENCES} references"
         large = f"The letter holds {size:,} bytes; {MAX_BYTES:,} is the most"
-        smaller = "Send fewer or smaller attachments, or a link to them."
-        require(
-            (len(self.references) <= MAX_REFERENCES, many, ""), (size <= MAX_BYTES, large, smaller)
+        raise_if(
+            (len(self.references) > MAX_REFERENCES, many, ""),
+            (size > MAX_BYTES, large, "Send fewer or smaller attachments, or a link to them."),
         )
 
     @property
@@ -128,7 +125,7 @@ class Letter:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether the text was made from the HTML part, and both have the same words; without that part it is so."""
+        """Whether the text was made from the HTML part, if it has one, and both have the same words."""
         if not self.html:
             return True
         from postroom.core.outgoing_html import is_reduced  # few letters have one

@@ -12,7 +12,7 @@ from html import escape, unescape
 from html.entities import html5
 from typing import Final, NamedTuple
 
-from postroom.core.errors import Invalid, require
+from postroom.core.errors import Invalid, raise_if
 from postroom.core.text import clean
 
 # A tag by its name, its end with a slash before it, or text under no name; and the text, or where a link leads.
@@ -134,17 +134,14 @@ def parse_href(attributes: str) -> str | None:
         return None
     bare = value[1:-1] if value[:1] in ('"', "'") else value
     href = _REFERENCE.sub(_character, bare).strip(" \t\n\f\r")
+    long = f"A link has {len(href):,} characters; {MAX_HREF:,} is the most"
     mails = href[:7].lower() == "mailto:" and len(href) > 7
     plain = not _REFUSED.search(href) and not clean(href).removed
     relative = f"The link {clean(href[:60]).text!r} is no absolute http, https or mailto address"
     whole = "Write the whole address, without a user name and spaces."
-    require(
-        (
-            len(href) <= MAX_HREF,
-            f"A link has {len(href):,} characters; {MAX_HREF:,} is the most",
-            "",
-        ),
-        (plain and (mails or _WEB.match(href)), relative, whole),
+    raise_if(
+        (len(href) > MAX_HREF, long, ""),
+        (not plain or not (mails or _WEB.match(href)), relative, whole),
     )
     return href
 
@@ -201,9 +198,9 @@ def reduce_html(given: str) -> Reduced:
 
 
 def is_reduced(html: str, text: str) -> bool:
-    """Whether these two parts of a letter were made by `reduce_html`; a letter without HTML always is."""
+    """Whether these two parts of a letter were made by `reduce_html`."""
     try:
-        return not html or reduce_html(html)[:2] == (html, text)
+        return reduce_html(html)[:2] == (html, text)
     except Invalid:
         return False
 
@@ -330,6 +327,4 @@ def _unreadable(rest: str) -> str:
 
 
 def _check(*faults: tuple[object, str]) -> None:
-    """Raise `Invalid` with the first reason whose condition holds."""
-    for is_so, why in faults:
-        require((not is_so, f"The HTML is refused: {why}", _REMEDY))
+    raise_if(*((is_so, f"The HTML is refused: {why}", _REMEDY) for is_so, why in faults))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.errors import Denied, Limited, require
+from postroom.core.errors import Denied, Limited, raise_if
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import duration
@@ -72,27 +72,23 @@ def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
     """Refuse a letter that no verdict could let out: too many recipients, a denied one, a loop."""
     people, most = letter.envelope, rules.recipients_per_letter
     many = f"The letter has {len(people)} recipients; {most} is the most"
-    require((len(people) <= most, many, "Write to fewer people (limits.recipients_per_letter)."))
+    raise_if((len(people) > most, many, "Write to fewer people (limits.recipients_per_letter)."))
     for address in people:
         denied = any(covers(rule, address.key) for rule in rules.deny)
         allowed = not rules.allow or any(covers(rule, address.key) for rule in rules.allow)
         robot = letter.in_reply_to and address.local.casefold() in _ROBOTS
         spec, remedy = address.spec, "Leave this recipient out."
-        unlisted = f"{spec} is not on the list of those who may get mail (recipients.allow)"
-        require(
-            (
-                not denied,
-                f"{spec} is on the list of those who get no mail (recipients.deny)",
-                remedy,
-            ),
-            (allowed, unlisted, "Leave this recipient out, or ask the person to add it."),
-            (not robot, f"{spec} is a machine: answering it makes a loop", remedy),
+        deny = f"{spec} is on the list of those who get no mail (recipients.deny)"
+        allow = f"{spec} is not on the list of those who may get mail (recipients.allow)"
+        raise_if(
+            (denied, deny, remedy),
+            (not allowed, allow, "Leave this recipient out, or ask the person to add it."),
+            (robot, f"{spec} is a machine: answering it makes a loop", remedy),
             kind=Denied,
         )
     to_itself = letter.in_reply_to and all(address.key in own for address in people)
     loop = "The answer goes only to the account that it comes from: that makes a loop"
-    remedy = "Name another recipient, or keep a note instead."
-    require((not to_itself, loop, remedy), kind=Denied)
+    raise_if((to_itself, loop, "Name another recipient, or keep a note instead."), kind=Denied)
 
 
 class Full(Denied):
@@ -104,7 +100,7 @@ def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules
     most = rules.open_letters
     many = f"{open_letters} letters of this agent wait already; {most} is the most"
     remedy = "Wait for the person to decide, or withdraw one (limits.open_letters)."
-    require((open_letters < most, many, remedy), kind=Full)
+    raise_if((open_letters >= most, many, remedy), kind=Full)
     _within("letters proposed", proposals, rules.proposals_per_hour, rules.window_seconds, now)
 
 

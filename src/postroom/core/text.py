@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pkgutil import get_data
 from typing import Final, NamedTuple
 
-from postroom.core.errors import require
+from postroom.core.errors import raise_if
 
 TOKEN_CHARS = 64  # a longer run is a blob, not a word; its beginning stands for it
 
@@ -274,4 +274,4 @@ def check_agent_name(name: str) -> None:
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
     plain = shown and name == unicodedata.normalize("NFKC", name) and not reads_as(name, OURS)
     why = f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours"
-    require((plain, why, f"Choose another; {', '.join(sorted(OURS))} are taken."))
+    raise_if((not plain, why, f"Choose another; {', '.join(sorted(OURS))} are taken."))
