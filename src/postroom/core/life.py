@@ -30,13 +30,13 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A person's yes to one digest: whose word, given where, and the slip that it was, if any."""
+    """A person's yes to one digest."""
 
     by: str
     via: Channel
     at: Stamp
     digest: str
-    slip: str = ""
+    slip: str = ""  # that it was, if any
 
     @property
     def is_automatic(self) -> bool:
@@ -46,53 +46,42 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Entered while rehearsing: to be looked at, never to be sent."""
-
     at: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Waits for a verdict, until it expires."""
-
     since: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """May be sent `wait` seconds after `since`.
-
-    `held` says why it has not been, `code` by which error, or `pace` for one that is waited for.
-    """
-
     verdict: Verdict
     since: Stamp
-    wait: float
-    held: str = ""
+    wait: float  # seconds after `since`, before which it is not sent
+    held: str = ""  # why it has not been sent
     tries: int = 0
     first: Stamp | None = None
-    code: str = ""
+    code: str = ""  # of the error that holds it, or `pace` for one that is waited for
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Claimed: these very bytes are being handed over, or were when the owner died."""
+    """Claimed: its bytes are being handed over, or were when the owner died."""
 
     verdict: Verdict
     at: Stamp
-    wire: str
+    wire: str  # the SHA-256 of these bytes
     tries: int
     first: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The provider has it; `refused` are recipients that it turned down."""
-
     at: Stamp
     message: str
     thread: str
-    refused: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # the recipients that the provider turned down
     verdict: Verdict | None = None
     how: str = "accepted"
 
@@ -132,17 +121,8 @@ class Unknown:
 
 
 State = (
-    Rehearsal
-    | Pending
-    | Approved
-    | Sending
-    | Sent
-    | Rejected
-    | Withdrawn
-    | Expired
-    | Failed
-    | Unknown
-)
+    Rehearsal | Pending | Approved | Sending | Sent | Rejected | Withdrawn | Expired | Failed | Unknown
+)  # fmt: skip
 STATES: Final = {kind.__name__.lower(): kind for kind in State.__args__}
 OPEN: Final = ("pending", "approved", "sending", "unknown")
 CLOSED: Final = ("sent", "rejected", "withdrawn", "expired", "failed")
@@ -353,5 +333,4 @@ def hold(
 
 
 def claim(state: Approved, now: Stamp, wire: str) -> Sending:
-    """A dispatcher takes an approved letter to send these bytes."""
     return Sending(state.verdict, now, wire, state.tries + 1, state.first or now)

@@ -37,20 +37,15 @@ class Party:
         return self.address if _CLAIM.search(self.name) or not self.name else self.name
 
     def __str__(self) -> str:
-        if self.name and self.address:
-            # In quotes, what looks like an address or a second person is seen to be a name.
-            shown = f'"{self.name}"' if _CLAIM.search(self.name) else self.name
-            return f"{shown} <{self.address}>"
-        # A name alone must not pass for an address either.
-        return self.address or (f'"{self.name}"' if _CLAIM.search(self.name) else self.name)
+        # In quotes, what looks like an address or a second person is seen to be a name.
+        name = f'"{self.name}"' if _CLAIM.search(self.name) else self.name
+        return f"{name} <{self.address}>" if name and self.address else name or self.address
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in a mail: `part` finds it again, `name` has no path and no hidden character."""
-
-    part: str
-    name: str
+    part: str  # finds it again in its mail
+    name: str  # without a path and hidden characters
     type: str
     size: int
     inline: bool = False
@@ -58,8 +53,6 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What a mail says of itself, read from its bytes."""
-
     subject: str = ""
     sender: Party | None = None
     to: tuple[Party, ...] = ()
@@ -82,11 +75,9 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One mail in a mailbox, whole; `date` is the mailbox's, in seconds since 1970."""
-
     id: str
     thread: str
-    date: int
+    date: int  # the mailbox's, in seconds since 1970
     size: int
     labels: frozenset[str]
     mail: Mail = field(repr=False)
@@ -109,10 +100,8 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A conversation, oldest mail first."""
-
     id: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # oldest first
 
     @property
     def subject(self) -> str:
@@ -120,12 +109,9 @@ class Thread:
         return self.messages[0].mail.subject if self.messages else ""
 
 
-_LABEL_GAPS = re.compile(r"[\s/]+")
-
-
 def label_key(name: str) -> str:
     """Return the form in which label names are compared: as Gmail's `label:` writes them."""
-    return _LABEL_GAPS.sub("-", name.strip()).casefold()
+    return re.sub(r"[\s/]+", "-", name.strip()).casefold()
 
 
 _SYSTEM_KEYS: Final = {label_key(name): name for name in SYSTEM_LABELS} | {"drafts": DRAFT}

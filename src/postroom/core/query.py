@@ -28,7 +28,8 @@ class Field(Enum):
     DELIVEREDTO = "deliveredto"
 
 
-PEOPLE: Final = frozenset({Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO})
+UNITS: Final = "hdmy"  # hours, days, months, years
+PEOPLE: Final = (Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO)
 
 
 class Fact(Enum):
@@ -42,80 +43,57 @@ class Fact(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A word or phrase as it was typed: found where `words(text)` occurs in one piece."""
-
     field: Field
-    text: str
+    text: str  # as it was typed: found where `words(text)` occurs in one piece
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAddress:
-    """Any address of one's own, in a field of people."""
-
-    field: Field
+    field: Field  # one of `PEOPLE`
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The mail carries the label whose `label_key` this is."""
-
-    key: str
+    key: str  # the label's `label_key`
 
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """At or after the beginning of a day or a second since 1970 (`newer`), or before it."""
-
-    newer: bool
-    when: date | int
+    newer: bool  # at or after `when`; else before it
+    when: date | int  # the beginning of a day, or a second since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """At most so many hours, days, months or years old (`newer`), or older."""
-
-    newer: bool
+    newer: bool  # at most as old; else older
     count: int
     unit: str  # a letter of `UNITS`
 
 
-UNITS: Final = "hdmy"
-
-
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Strictly larger than so many bytes, or strictly smaller."""
-
-    larger: bool
+    larger: bool  # strictly; else strictly smaller
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """Exactly this Message-ID, written without its angle brackets."""
-
-    value: str
+    value: str  # without its angle brackets
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of at least two parts, none of them an `And`."""
-
-    parts: tuple[Query, ...]
+    parts: tuple[Query, ...]  # two or more, none of them an `And`
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of at least two parts, none of them an `Or`."""
-
-    parts: tuple[Query, ...]
+    parts: tuple[Query, ...]  # two or more, none of them an `Or`
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What does not match the part, which is no `Not`."""
-
-    part: Query
+    part: Query  # no `Not`
 
 
 Leaf: TypeAlias = Fact | Text | OwnAddress | Labelled | Dated | Age | Size | MessageId
@@ -197,29 +175,28 @@ def _ago(age: Age, view: QueryContext) -> int:
 def terms(mail: Mail) -> dict[Field, list[str]]:
     """Return the words that each field is searched by, in order."""
     texts = {
-        **{
-            where: [text for party in parties for text in (party.name, party.address)]
-            for where, parties in _people(mail).items()
-        },
         Field.SUBJECT: [mail.subject],
         Field.FILENAME: [attachment.name for attachment in mail.attachments],
         Field.LIST: [mail.list_id],
-        Field.DELIVEREDTO: mail.delivered_to,
     }
+    for where, parties in _people(mail).items():
+        texts[where] = [text for party in parties for text in (party.name, party.address)]
     return {where: [word for text in each for word in words(text)] for where, each in texts.items()}
 
 
 def addresses(mail: Mail) -> dict[Field, set[str]]:
     """Return the whole addresses in each field of people, as `whole_address` has them."""
-    people = _people(mail).items()
-    found = {where: [party.address for party in parties] for where, parties in people}
-    found[Field.DELIVEREDTO] = [*mail.delivered_to]
-    return {where: set(filter(None, map(whole_address, each))) for where, each in found.items()}
+    return {
+        where: {whole for party in parties if (whole := whole_address(party.address))}
+        for where, parties in _people(mail).items()
+    }
 
 
 def _people(mail: Mail) -> dict[Field, tuple[Party, ...]]:
     sender = (mail.sender,) if mail.sender else ()
-    return {Field.FROM: sender, Field.TO: mail.to, Field.CC: mail.cc, Field.BCC: mail.bcc}
+    own = tuple(Party("", address) for address in mail.delivered_to)
+    people = (sender, mail.to, mail.cc, mail.bcc, own)
+    return dict(zip(PEOPLE, people, strict=True))
 
 
 def whole_address(text: str) -> str:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
@@ -31,20 +32,16 @@ def day(second: float) -> str:
 
 
 class Level(enum.IntEnum):
-    """How loud a line is: quiet, worth a look, red."""
-
     PLAIN = 0
-    LOOK = 1
-    STOP = 2
+    LOOK = 1  # amber
+    STOP = 2  # red
 
 
 @dataclass(frozen=True, slots=True)
 class CardLine:
-    """One plain sentence of a card, safe to print."""
-
     level: Level
     kind: str
-    text: str
+    text: str  # one plain sentence, safe to print
 
     def __post_init__(self) -> None:
         text = one_line(self.text[: 4 * MAX_CARD_LINE])
@@ -54,15 +51,13 @@ class CardLine:
         object.__setattr__(self, "text", text)
 
 
-class ItemSource(NamedTuple):
-    """A recipient or link of a letter, and the mails that showed it, if any did."""
-
-    kind: str  # one of `SOURCES`
-    what: str
-    where: str
-
-
 SOURCES: Final = ("recipient", "answers to", "link", "picture")
+
+
+class ItemSource(NamedTuple):
+    kind: str  # one of `SOURCES`
+    what: str  # a recipient or link of a letter
+    where: str  # the mails that showed it, if any did
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +73,10 @@ class Card:
 
     @property
     def warnings(self) -> tuple[CardLine, ...]:
-        """The lines that a person must look at."""
         return tuple(one for one in self.lines if one.level > Level.PLAIN)
 
     @property
     def facts(self) -> tuple[CardLine, ...]:
-        """The lines that only describe the letter: its domains, links and files."""
         return tuple(one for one in self.lines if one.level == Level.PLAIN)
 
     def adding(self, line: CardLine) -> Card:
@@ -113,16 +106,14 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A mail that showed a token to an agent, a note or a file.
-
-    `parts` are the places in it where the token stands: `from`, `to` (To and Cc), `reply_to`,
-    `name`, `subject`, `body`, `html`, `file`; an empty one is unknown and counts as `body`.
-    """
+    """A mail that showed a token to an agent, a note or a file."""
 
     sender: str  # the address in From
     subject: str
     date: float
     sent: bool  # it lies in Sent
+    # Where the token stands in it: `from`, `to` (To and Cc), `reply_to`, `name`, `subject`, `body`,
+    # `html`, `file`; an empty one is unknown and counts as `body`.
     parts: frozenset[str]
 
     def __str__(self) -> str:
@@ -148,11 +139,6 @@ class LetterFacts:
     automatic: bool = False
 
 
-# What the store keeps
-
-_NO_FIELDS: Final[Mapping[str, str]] = {}
-
-
 class NoteLocation(NamedTuple):
     """Where a letter's note was when it was last written or seen, and what it was."""
 
@@ -167,10 +153,8 @@ class NoteLocation(NamedTuple):
 
 
 class NoteStatus(NamedTuple):
-    """Where a note is, and what was about to be written, and where."""
-
     location: NoteLocation
-    planned_path: str = ""
+    planned_path: str = ""  # where it was about to be written
     planned_hash: str = ""
 
 
@@ -218,7 +202,7 @@ class LetterSummary(NamedTuple):
     warning: str
     created: Stamp
     state: life.State
-    fields: Mapping[str, str] = _NO_FIELDS  # further frontmatter of its draft
+    fields: Mapping[str, str] = MappingProxyType({})  # further frontmatter of its draft
 
 
 class LetterState(NamedTuple):
@@ -227,7 +211,7 @@ class LetterState(NamedTuple):
 
 
 class ExpectedNote(NamedTuple):
-    """A note that a look at the folders should find: where it was last, and its letter's state, if it has a letter."""
+    """A note that a look at the folders should find."""
 
     key: str
     location: NoteLocation
@@ -246,29 +230,22 @@ class AgentActivity(NamedTuple):
 
 
 class ToolNote(NamedTuple):
-    """A file that a tool wrote; `agent` is empty where it is not known for which agent."""
-
-    agent: str
+    agent: str  # for which a tool wrote it; empty where that is not known
     path: str = ""  # where it was when it was written
     inode_only: bool = False  # nothing else matches, and file systems reuse inodes
 
 
 class ApprovalRequest(NamedTuple):
-    """A request that waits for a person: its author, and id and digest of each letter that it lists.
-
-    `agent` is None where a person wrote it, and empty where it is not known which agent did.
-    """
-
-    agent: str | None
-    letters: list[tuple[str, str]]
+    agent: str | None  # its author: None is a person, and an empty one not known
+    letters: list[tuple[str, str]]  # id and digest of each that it lists
 
 
 class ProviderProof(NamedTuple):
-    """What a provider gave to settle a letter by: for which digest, and how many sends by it had no answer."""
+    """What a provider gave to settle a letter by."""
 
     text: str
     digest: str
-    unanswered: int
+    unanswered: int  # how many sends by it had no answer
 
 
 class ShownMail(NamedTuple):
@@ -293,10 +270,8 @@ class LabelChange(NamedTuple):
 
 
 class MailboxCursor(NamedTuple):
-    """How far a mailbox was followed: the provider's cursor, and how old mail was when it began."""
-
-    cursor: str
-    floor: int = 0
+    cursor: str  # the provider's
+    floor: int = 0  # the date before which mail is left alone
 
 
 class InboxState(enum.StrEnum):
@@ -372,9 +347,7 @@ class DeskSettings:
 
 
 class Check(NamedTuple):
-    """One part that was looked at: `ok`, `note` or `fail`, what was found, and what to do."""
-
     part: str
-    verdict: str
+    verdict: str  # `ok`, `note` or `fail`
     found: str
     remedy: str = ""
