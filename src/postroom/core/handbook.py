@@ -27,7 +27,7 @@ DELEGATED: Final = "This should be somebody else's to answer."
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to become of a mail: the decision, the text that goes with it, and why."""
+    """What is to become of a mail."""
 
     decision: Decision
     text: str = ""  # of the answer, or of the delegation note
@@ -100,17 +100,13 @@ _REMEDY: Final = "Mend it: docs/orchestrator.md has the form. Until then no mail
 
 
 class Condition(NamedTuple):
-    """One part of a rule: what of the mail it is about, and what that may be; nothing means any."""
-
-    about: str
-    values: tuple[str, ...] = ()
+    about: str  # a word of `_BY_VALUE` or `_ALONE`
+    values: tuple[str, ...] = ()  # any of them fits; none means that it stands alone
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is decided about a mail that all conditions fit, and the text that goes with it."""
-
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...]  # all of which fit
     judgement: Judgement
     line: int = 0
     written: str = ""
@@ -127,21 +123,19 @@ def _phrase(rule: str, text_words: Sequence[str]) -> bool:
     )
 
 
-# What a condition may be about: what holds where no value stands there, and how a value is compared.
-_ABOUT: Final[
-    dict[str, tuple[Callable[[MailFacts], bool] | None, Callable[[str, MailFacts], bool] | None]]
-] = {
-    "from": (None, lambda value, facts: covers(value, facts.sender)),
-    "to": (None, lambda value, facts: any(covers(value, key) for key in facts.recipients)),
-    "subject": (None, lambda value, facts: _phrase(value, words(facts.subject))),
-    "text": (None, lambda value, facts: _phrase(value, facts.words)),
-    "label": (None, lambda value, facts: label_key(value) in map(label_key, facts.labels)),
-    "list": (
-        lambda facts: bool(facts.list_id),
-        lambda value, facts: value.casefold().strip("<>") == facts.list_id,
-    ),
-    "automatic": (lambda facts: facts.automatic, None),
-    "anything": (lambda _facts: True, None),
+# What a condition may be about: how a value is compared, and what holds where none stands there.
+_BY_VALUE: Final[dict[str, Callable[[str, MailFacts], bool]]] = {
+    "from": lambda value, facts: covers(value, facts.sender),
+    "to": lambda value, facts: any(covers(value, key) for key in facts.recipients),
+    "subject": lambda value, facts: _phrase(value, words(facts.subject)),
+    "text": lambda value, facts: _phrase(value, facts.words),
+    "label": lambda value, facts: label_key(value) in map(label_key, facts.labels),
+    "list": lambda value, facts: value.casefold().strip("<>") == facts.list_id,
+}
+_ALONE: Final[dict[str, Callable[[MailFacts], bool]]] = {
+    "list": lambda facts: bool(facts.list_id),
+    "automatic": lambda facts: facts.automatic,
+    "anything": lambda _facts: True,
 }
 _FORM: Final = "`- from `name@example.org`: archive`"
 
@@ -221,10 +215,9 @@ def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
     while joint or not found:
         about = _ABOUT_WORD.match(text, at)
         word = about[1].casefold() if about else ""
-        shown, known = text[at : at + 30].strip(), ", ".join(_ABOUT)
-        unknown = f"a rule begins with one of {known}, not {shown!r}, as in {_FORM}"
-        _check(number, (word not in _ABOUT, unknown))
-        bare, compare = _ABOUT[word]
+        known = dict.fromkeys((*_BY_VALUE, *_ALONE))
+        shown = f"{', '.join(known)}, not {text[at : at + 30].strip()!r}"
+        _check(number, (word not in known, f"a rule begins with one of {shown}, as in {_FORM}"))
         values, at = _values(text, about.end() if about else at)
         wordless = word in ("subject", "text") and not all(map(words, values))
         nobody = word in ("from", "to") and not all(map(_WHO.fullmatch, values))
@@ -232,8 +225,8 @@ def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
         quoted = any('"' in value for value in values)
         _check(
             number,
-            (not values and not bare, nothing),
-            (values and not compare, f"`{word}` stands alone"),
+            (not values and word not in _ALONE, nothing),
+            (values and word not in _BY_VALUE, f"`{word}` stands alone"),
             (wordless, f"`{word}` names no word"),
             (quoted, f"`{word}` needs no quotes: write it as it is, or in backticks"),
             (nobody, f"`{word}` takes addresses and domains"),
@@ -267,7 +260,7 @@ def decide(rules: Sequence[Rule], facts: MailFacts) -> Rule | None:
 
 
 def _fits(condition: Condition, facts: MailFacts) -> bool:
-    bare, compare = _ABOUT[condition.about]
     if not condition.values:
-        return bool(bare and bare(facts))
-    return compare is not None and any(compare(value, facts) for value in condition.values)
+        return _ALONE[condition.about](facts)
+    compare = _BY_VALUE[condition.about]
+    return any(compare(value, facts) for value in condition.values)
