@@ -11,16 +11,7 @@ from typing import Final, NamedTuple
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.letter import MAX_SUBJECT as MAX_ANSWER_SUBJECT
-from postroom.core.message import (
-    DRAFT,
-    SENT,
-    SPAM,
-    SYSTEM_LABELS,
-    TRASH,
-    Mail,
-    Message,
-    Party,
-)
+from postroom.core.message import DRAFT, SENT, SPAM, SYSTEM_LABELS, TRASH, Mail, Message, Party
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 
