@@ -25,13 +25,11 @@ UNREAD: Final = "unread"  # `Link.how` of the one that stands for all beyond the
 
 
 class Link(NamedTuple):
-    """An address in a text; `how` it is there: "" (written), "loads" or "disguised"."""
-
     target: str
     scheme: str
     host: str
     label: str = ""
-    how: str = ""
+    how: str = ""  # it stands there: "" (written), "loads" or "disguised"
 
 
 _ZEROS: Final = re.compile(r"(&#[xX]?)0++(?=[0-9a-fA-F])")
@@ -88,9 +86,8 @@ def all_text(html: str) -> str:
 
 def ascii_host(host: str) -> str:
     """Return a host as name servers know it."""
-    host = (
-        unicodedata.normalize("NFKC", unquote(host[:255])).casefold().replace("。", ".").strip(".")
-    )
+    host = unicodedata.normalize("NFKC", unquote(host[:255])).casefold()
+    host = host.replace("。", ".").strip(".")
     try:
         return host.encode("idna").decode("ascii")
     except UnicodeError:
@@ -128,11 +125,8 @@ def host_in_label(label: str) -> str:
     for found in islice(_BARE.finditer(label), 20):
         ending = found[1].lower()
         marked = found[0][:4].lower() == "www." or label[: found.start()].endswith(("//", "@"))
-        if (
-            marked
-            or ending in words("common_endings")
-            or (len(ending) == 2 and ending not in words("file_endings"))
-        ):
+        country = len(ending) == 2 and ending not in words("file_endings")
+        if marked or country or ending in words("common_endings"):
             return ascii_host(found[0])
     return ""
 
@@ -148,27 +142,23 @@ def links(text: str, html: str = "", page: str = "") -> list[Link]:
 _BRACKETS: Final = frozenset("[({")
 
 
-def _may_hold_link(text: str) -> bool:
-    """Whether a text can hold a link at all, which most texts cannot: looking for one takes long."""
-    if "/" in text or "\\" in text:
-        return True
+def _written(text: str) -> dict[str, None]:
     low = text.lower()
-    return any(start in low for start in words("link_starts"))
+    if not any(sign in low for sign in words("link_signs")):
+        return {}  # as in most texts: looking for one takes long
+    return dict.fromkeys(found[0] for found in _WRITTEN.finditer(text))
 
 
 def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
     text = plain = without_invisible(text)
-    written = (
-        dict.fromkeys(found[0] for found in _WRITTEN.finditer(text)) if _may_hold_link(text) else {}
-    )
+    written = _written(text)
     yield from ((raw, "", "") for raw in written)
     signs = (".", "dot", "DOT", ":", "://") if _BRACKETS.intersection(text) else ()
     for sign in signs:
         for fenced in (f"[{sign}]", f"({sign})", f"{{{sign}}}"):
             plain = plain.replace(fenced, sign.lower().replace("dot", "."))
     if plain != text:
-        undone = (found[0] for found in _WRITTEN.finditer(plain))
-        yield from ((raw, "", "disguised") for raw in undone if raw not in written)
+        yield from ((raw, "", "disguised") for raw in _written(plain) if raw not in written)
     inline = _MARKDOWN.finditer(text) if "](" in text else ()
     yield from ((found[3], found[2] or "", "loads" if found[1] else "") for found in inline)
     if "]:" in text:
@@ -225,9 +215,8 @@ def host_skeleton(text: str) -> str:
 def scripts(word: str) -> set[str]:
     """Return those scripts of a word whose letters look alike."""
     letters = "a" if word.isascii() else filter(str.isalpha, word[:255])
-    return {unicodedata.name(char, "").partition(" ")[0] for char in letters} & words(
-        "confusable_scripts"
-    )
+    found = {unicodedata.name(char, "").partition(" ")[0] for char in letters}
+    return found & words("confusable_scripts")
 
 
 def is_spoofed(host: str) -> bool:
@@ -258,9 +247,8 @@ class Known:
         self.sites = {site(domain.casefold()) for domain in domains if "." in domain}
         looks = [(known, host_skeleton(known)) for known in sorted(self.sites)]
         self._looks = [(known, look, *_joined(look)) for known, look in looks]
-        self._people = [
-            (known, *_mailbox(known)) for known in sorted(addresses) if known[:1] != "@"
-        ]
+        people = [known for known in sorted(addresses) if known[:1] != "@"]
+        self._people = [(known, *_mailbox(known)) for known in people]
 
     def imitated(self, address: str) -> str:
         """Return the known address that another one is taken for: it differs by how it is spelled."""
@@ -284,12 +272,8 @@ class Known:
         for known, look, inner, whole in self._looks:
             if host.casefold().endswith(f".{known}"):
                 return "", False
-            if (
-                inner in pieces
-                or whole == flat
-                or _one_edit(own_site, known)
-                or _one_edit(near, look)
-            ):
+            edited = _one_edit(own_site, known) or _one_edit(near, look)
+            if inner in pieces or whole == flat or edited:
                 return known, True
             if near.partition(".")[0] == look.partition(".")[0]:
                 ending = ending or known

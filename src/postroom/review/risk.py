@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from fnmatch import fnmatchcase
+from itertools import chain, islice
 from typing import Final
 
 from postroom.core.address import Address
@@ -51,17 +52,9 @@ _SHARE_OF_OTHERS: Final = 6
 
 def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> Card:
     """Return the card of a letter; `origins` says where each attachment came from."""
-    assessment = _Assessment(letter, facts)
+    assessment = _Assessment(letter, facts, origins)
     kinds: dict[str, list[CardLine]] = {}
-    for one in (
-        *assessment.domains(),
-        *assessment.provenance(),
-        *assessment.secrets(),
-        *assessment.links_to(),
-        *assessment.attachments(origins),
-        *assessment.people(),
-        *assessment.other(),
-    ):
+    for one in assessment.lines():
         kinds.setdefault(one.kind, []).append(one)
     lines: list[CardLine] = []
     for kind, same in kinds.items():
@@ -115,6 +108,7 @@ def _name_mails(mails: Sequence[Exposure]) -> str:
 
 _SCHEMES: Final = ("web_schemes", "calm_schemes", "script_schemes", "local_schemes")
 _TYPES: Final = ("application/pdf", "image/", "text/", "application/")
+_ANY_TYPE: Final = "application/octet-stream"
 _NUMERIC: Final = re.compile(r"\[|(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}$")
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
@@ -144,16 +138,8 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
         yield name, _quoted(shown) if name == "link_lies" else ""
 
 
-_PROGRAM_TYPE: Final = re.compile(
-    r"html|svg|(?:java|ecma|vb)script|msdownload|/x-sh|/hta|java-archive|macroenabled|executable|dosexec|iso9660|x-msdos|x-ms-shortcut"
-)
 _MAGIC: Final = (b"\x7fELF", b"#!", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"L\0\0\0\1\x14\2")
 _PACKED: Final = (b"PK\3\4", b"Rar!", b"7z\xbc\xaf")
-_SECRET_FILE: Final = re.compile(
-    r"(?:token|credentials?|client_secret.*|service[-_]?account.*)\.json|id_(?:rsa|dsa|ecdsa|ed25519)|_?\.?netrc"
-    r"|\.env(?:\..*)?|.*\.env|\.(?:npmrc|pypirc|pgpass|htpasswd|git-credentials)|shadow|wallet\.dat"
-    r"|.*\.(?:pem|key|p12|pfx|kdbx?|ppk|jks|keystore|ovpn)"
-)
 
 
 def _file_risk(file: Enclosure) -> str:
@@ -162,14 +148,14 @@ def _file_risk(file: Enclosure) -> str:
     last, head = (endings or [""])[-1].strip(), file.content[:512]
     program = head.startswith(_MAGIC) or (head[:2] == b"MZ" and b"\0" in head)
     zipped = head.startswith(_PACKED) and last not in words("zipped_documents")
+    acts = any(part in file.type for part in words("program_types"))
     risks = {
-        "file_acts": program or last in words("program_files") or _PROGRAM_TYPE.search(file.type),
+        "file_acts": program or acts or last in words("program_files"),
         "file_poses": not last.isascii() or words("posing_endings") & set(endings),
         "file_macros": b"vbaProject.bin" in file.content,
         "file_packed": zipped or last in words("archives"),
         "file_type": any(
-            last in words(f"type_{kind}")
-            and not file.type.startswith((kind, "application/octet-stream"))
+            last in words(f"type_{kind}") and not file.type.startswith((kind, _ANY_TYPE))
             for kind in _TYPES
         ),
     }
@@ -188,8 +174,8 @@ def _text_of(file: Enclosure) -> str:
 class _Assessment:
     """One letter beside what is known; each method yields the lines of one concern."""
 
-    def __init__(self, letter: Letter, facts: LetterFacts) -> None:
-        self.letter, self.facts = letter, facts
+    def __init__(self, letter: Letter, facts: LetterFacts, origins: Sequence[str]) -> None:
+        self.letter, self.facts, self.origins = letter, facts, origins
         own = facts.own or (letter.sender,)
         self.own = {address.key for address in own}
         self.familiar = facts.written_to | self.own
@@ -202,10 +188,10 @@ class _Assessment:
         self.readers = self.recipients & facts.written_to - self.own
         self.text = without_invisible(f"{letter.subject}\n{letter.text}")
         self.links = links(self.text, letter.html)
-        known = None if facts.thread is None else facts.thread | self.own
-        self.new_in_thread = [
-            a.spec for a in letter.envelope if known is not None and a.key not in known
-        ]
+
+    def lines(self) -> Iterator[CardLine]:
+        found = (self.domains(), self.provenance(), self.secrets(), self.link_lines())
+        return chain(*found, self.attachments(), self.people(), self.other())
 
     def domains(self) -> Iterator[CardLine]:
         every = dict.fromkeys(address.domain for address in self.named)
@@ -220,9 +206,8 @@ class _Assessment:
         for address in self.named:
             known = "" if address.key in self.familiar else self.known.imitated(address.key)
             about = {"address": _quoted(address.spec, 200), "known": _quoted(known, 200)}
-            mixed = [
-                word for word in f"{address.name} {address.local}".split() if len(scripts(word)) > 1
-            ]
+            named = f"{address.name} {address.local}".split()
+            mixed = any(len(scripts(word)) > 1 for word in named)
             yield from _findings(about, address_look_alike=known, name_alphabets=mixed)
 
     def provenance(self) -> Iterator[CardLine]:
@@ -253,12 +238,10 @@ class _Assessment:
         return "address_from_recipient" if first.sender in self.readers else "address_from_mail"
 
     def _destination(self, first: Exposure) -> str:
-        """Return whether a link or number goes back to whom it came from."""
         back = first.sent or first.sender in self.readers or self.recipients == {first.sender}
         return "returned" if back else "from_mail"
 
     def _mails_with(self, address: Address) -> Sequence[Exposure]:
-        """Return the mails that showed an address, as it is or as part of a longer one."""
         every = (self.facts.seen.get(token) for token in address_tokens(address.key))
         return next(filter(None, every), ())
 
@@ -273,12 +256,10 @@ class _Assessment:
         found = [(kind, one.spec, self._mails_with(one)) for kind, one in people]
         for link in self.links:
             kind = "picture" if link.how == "loads" else "link"
-            found.append((kind, link.target or link.host, self._mails_with_link(link)))
-        yield from (
-            ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
-            for kind, what, mails in found
-            if what
-        )
+            found.append((kind, link.target, self._mails_with_link(link)))
+        for kind, what, mails in found:
+            if what:
+                yield ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
 
     def secrets(self) -> Iterator[CardLine]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
@@ -292,7 +273,8 @@ class _Assessment:
             place = f"the attachment {_quoted(file.name)}"
             places += [(place, file.name), (place, _text_of(file))]
             packed = file.content.startswith(_PACKED)  # a presentation may end in .key
-            if _SECRET_FILE.fullmatch(file.name.lower()) and not packed:
+            name = file.name.lower()
+            if not packed and any(fnmatchcase(name, form) for form in words("secret_files")):
                 hits.setdefault("", {})[place] = None
         for place, text in places:
             for what in secrets(text) if text.strip() else ():
@@ -304,7 +286,7 @@ class _Assessment:
             about = f"{what[:1].lower()}{what[1:]}"
             yield card_line(name if what else "secret_file", places=seems, what=about)
 
-    def links_to(self) -> Iterator[CardLine]:
+    def link_lines(self) -> Iterator[CardLine]:
         groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.lookalike_of(host) for host in islice(hosts, MAX_HOSTS)}
@@ -324,10 +306,10 @@ class _Assessment:
         for (name, other), items in groups.items():
             yield from _list_items(name, items, shown=other, known=other)
 
-    def attachments(self, origins: Sequence[str]) -> Iterator[CardLine]:
+    def attachments(self) -> Iterator[CardLine]:
         files = self.letter.attachments
         for at, file in enumerate(files[:MAX_FILES]):
-            origin = origins[at] if at < len(origins) else "agent"
+            origin = self.origins[at] if at < len(self.origins) else "agent"
             digest = hashlib.sha256(file.content).hexdigest()[:12]
             about = f"{file.type[:60]}, {len(file.content):,} bytes, sha256 {digest}"
             text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
@@ -338,24 +320,22 @@ class _Assessment:
         yield from _findings(numbers, files_unread=len(files) > MAX_FILES)
 
     def people(self) -> Iterator[CardLine]:
-        letter, own, wrote = self.letter, self.own_domains, self.facts.wrote
-        for name, items in (
-            (
-                "first_contact",
-                [
-                    f"{a.spec} (wrote to you on {day(wrote[a.key])})" if a.key in wrote else a.spec
-                    for a in letter.envelope
-                    if a.key not in self.familiar
-                ],
-            ),
-            ("growth", self.new_in_thread),
-            ("bcc", [a.spec for a in letter.bcc]),
-            ("reply_to", [a.spec for a in letter.reply_to if a.domain.casefold() not in own]),
-            ("outside_domain", [a.domain for a in letter.envelope if a.domain.casefold() not in own]),
-        ):  # fmt: skip
+        letter, people, own = self.letter, self.letter.envelope, self.own_domains
+        there = self.recipients if self.facts.thread is None else self.facts.thread | self.own
+        concerns = {
+            "first_contact": [self._dated(a) for a in people if a.key not in self.familiar],
+            "growth": [a.spec for a in people if a.key not in there],
+            "bcc": [a.spec for a in letter.bcc],
+            "reply_to": [a.spec for a in letter.reply_to if a.domain.casefold() not in own],
+            "outside_domain": [a.domain for a in people if a.domain.casefold() not in own],
+        }
+        for name, items in concerns.items():
             yield from _list_items(name, items)
-        people = len(letter.envelope)
-        yield from _findings({"all": f"{people:,}"}, many=people > MANY)
+        yield from _findings({"all": f"{len(people):,}"}, many=len(people) > MANY)
+
+    def _dated(self, address: Address) -> str:
+        wrote = self.facts.wrote.get(address.key)
+        return address.spec if wrote is None else f"{address.spec} (wrote to you on {day(wrote)})"
 
     def other(self) -> Iterator[CardLine]:
         letter, facts = self.letter, self.facts

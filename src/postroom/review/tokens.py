@@ -52,15 +52,11 @@ def _rules(name: str) -> list[tuple[str, re.Pattern[str], Callable[[re.Match[str
     """Return the patterns of `secrets.txt` below a heading: what each finds, and the check that a match must pass."""
     checks = {"A password": _password, "A payment card": _luhn, "An IBAN": _mod_97, RANDOM: _random}
     table = sections("secrets.txt")
-    rows = (re.split(r"\s{2,}", row, maxsplit=1) for row in table[name])
-    return [
-        (
-            what,
-            re.compile(rule.replace("<<digits>>", table["digits"][0]), re.DOTALL),
-            checks.get(what, bool),
-        )
-        for what, rule in rows
-    ]
+    rows = (
+        re.split(r"\s{2,}", row.replace("<<digits>>", table["digits"][0]), maxsplit=1)
+        for row in table[name]
+    )
+    return [(what, re.compile(rule, re.DOTALL), checks.get(what, bool)) for what, rule in rows]
 
 
 def lower_in_place(text: str) -> str:
@@ -178,14 +174,7 @@ def letter_tokens(letter: Letter) -> frozenset[str]:
     """Return all of a letter that could have been taken from a mail: recipients, links, codes."""
     text = without_invisible(f"{letter.subject}\n{letter.text}")
     linked = links(text, letter.html)
-    return frozenset(
-        (
-            *(
-                token
-                for address in (*letter.envelope, *letter.reply_to)
-                for token in address_tokens(address.key)
-            ),
-            *(token for link in linked for token in (link.target, f"host:{link.host}")),
-            *codes(text, anywhere=True),
-        )
-    )
+    keys = [address.key for address in (*letter.envelope, *letter.reply_to)]
+    people = (token for key in keys for token in address_tokens(key))
+    leads = (token for link in linked for token in (link.target, f"host:{link.host}"))
+    return frozenset((*people, *leads, *codes(text, anywhere=True)))
