@@ -191,23 +191,20 @@ def sealed(line: str, key: str) -> bool:
 
 
 def digest(line: str) -> str:
-    """Return what the next line carries of this one."""
     # A damaged file may hold what is no text; it has a digest all the same.
     return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class LogPosition(NamedTuple):
-    """How far the log was written: the last number, the file, its size, when a file was last made."""
+    """How far the log was written."""
 
     seq: int = 0
-    name: str = ""
-    size: int = 0
-    changed: int = 0
+    name: str = ""  # of the file
+    size: int = 0  # of the file
+    changed: int = 0  # when a file was last made
 
 
 class ParsedLine(NamedTuple):
-    """A line of the log, read back; `line` is its text."""
-
     desk: str
     seq: int
     previous: str
@@ -218,7 +215,7 @@ class ParsedLine(NamedTuple):
     action_type: str
     parameters: dict[str, Any]
     record: dict[str, Any]
-    line: str
+    line: str  # its text
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -257,8 +254,6 @@ class Fault(NamedTuple):
 
 
 class _Walk:
-    """One desk's lines, as far as they were walked."""
-
     def __init__(self, last: int, digest: str, place: LinePlace) -> None:
         self.start = self.last = last
         self.digest = digest

@@ -27,8 +27,6 @@ DELEGATED: Final = "This should be somebody else's to answer."
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to become of a mail."""
-
     decision: Decision
     text: str = ""  # of the answer, or of the delegation note
     why: str = ""
@@ -36,8 +34,6 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class MailFacts:
-    """What is known of a mail beside its words: it is none of the mail's own say."""
-
     sender: str = ""  # the address, folded of case
     recipients: tuple[str, ...] = ()
     subject: str = ""

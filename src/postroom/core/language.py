@@ -30,11 +30,9 @@ MAX_SIZE: Final = 10**15 - 1  # bytes
 
 
 class _Term(NamedTuple):
-    """A value and the operator before it, if any; `at` is where the value begins."""
-
-    operator: str
+    operator: str  # or "" where there is none
     value: str
-    at: int
+    at: int  # where the value begins
     quoted: bool
 
     def wrong(self, why: str, remedy: str) -> Invalid:
@@ -42,7 +40,6 @@ class _Term(NamedTuple):
 
 
 def _check(at: int, *faults: tuple[object, str, str, str]) -> None:
-    """Raise `Invalid` for the first condition that holds: of what at this place, why, and the remedy."""
     place = f"at character {at + 1}"
     raise_if(*((is_so, f"{what} {place} {why}", remedy) for is_so, what, why, remedy in faults))
 
@@ -174,9 +171,7 @@ _INSTEAD: Final = {
 
 
 class _Group(NamedTuple):
-    """A bracket that is open, or the query itself."""
-
-    opener: str = ""
+    opener: str = ""  # the bracket that is open; none is the query itself
     at: int = 0
     operator: str = ""  # before the bracket: it holds for all in it
     depth: int = 0
@@ -225,13 +220,16 @@ class _QueryParser:
 
     def _check_end(self, group: _Group, char: str, *, is_empty: bool) -> None:
         closing, opener = _CLOSING.get(group.opener, ""), f'"{group.opener}"'
-        unpaired = f"cannot close {opener} at character {group.at + 1}"
-        unpaired = unpaired if closing else "closes nothing"
-        pair = "Pair the brackets, or put them in quotes."
-        empty = closing and is_empty
+        closes = (
+            f"cannot close {opener} at character {group.at + 1}" if closing else "closes nothing"
+        )
+        pair, fill = (
+            "Pair the brackets, or put them in quotes.",
+            "Put a term in it, or leave it out.",
+        )
         _check(group.at, (closing and not char, opener, "is never closed", f'Add "{closing}".'))
-        _check(self.at, (char != closing, f'"{char}"', unpaired, pair))
-        _check(group.at, (empty, "The group", "is empty", "Put a term in it, or leave it out."))
+        _check(self.at, (char != closing, f'"{char}"', closes, pair))
+        _check(group.at, (closing and is_empty, "The group", "is empty", fill))
 
     def _next(self) -> str:
         """Move over blanks and return the character after them, or "" at the end."""
@@ -266,9 +264,8 @@ class _QueryParser:
             from difflib import get_close_matches  # for mistakes only
 
             known = ", ".join(f"{each}:" for each in sorted(_OPERATORS) if each)
-            near = "".join(
-                f"Did you mean {one}:? " for one in get_close_matches(name, _OPERATORS, 1)
-            )
+            close = get_close_matches(name, _OPERATORS, 1)
+            near = f"Did you mean {close[0]}:? " if close else ""
             literal = _brief(self._take(_WORD))
             remedy = f"{near}Put it in quotes to search for the text: {literal}. Known are {known}."
             raise _unknown(f"the operator {_brief(named[0])}", start, remedy)

@@ -134,7 +134,6 @@ class Letter:
 
     @property
     def about_html(self) -> str:
-        """What a person is told of the HTML part, wherever the letter is shown."""
         same = "The text shown was made from it and has the same words."
         old = "An older version wrote it: recipients may see other words than these."
         return f"{len(self.html):,} characters. {same if self.is_reduced else old}"

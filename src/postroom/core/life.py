@@ -30,12 +30,10 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A person's yes to one digest."""
-
     by: str
     via: Channel
     at: Stamp
-    digest: str
+    digest: str  # of what was approved
     slip: str = ""  # that it was, if any
 
     @property
@@ -112,10 +110,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been sent, and nothing proves it: a person must look."""
-
     at: Stamp
-    why: str
+    why: str  # it may have been sent, and nothing proves it
     asked: Stamp
     verdict: Verdict | None = None
 
@@ -129,10 +125,8 @@ CLOSED: Final = ("sent", "rejected", "withdrawn", "expired", "failed")
 
 
 class Event(NamedTuple):
-    """What can be done to a letter: in which states, what the log calls it, and its past participle."""
-
-    states: tuple[type, ...]
-    action: str
+    states: tuple[type, ...]  # in which it can happen
+    action: str  # its name in the log
     participle: str
     by_person: bool = True
     needs_proof: bool = False  # at trust level desk, the passphrase
@@ -281,7 +275,6 @@ def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> 
 
 
 def refuse(id: str, state: State, wish: str) -> Conflict:
-    """Return the error for something that this state does not allow."""
     return Conflict(
         f"{describe(state, Audience.AGENT, id=id)} It cannot be {wish}.",
         remedy=f"See it with `postroom show {id}`.",

@@ -30,7 +30,7 @@ class FileView(NamedTuple):
 
 
 class MailView(NamedTuple):
-    """One mail, its text in a window: `next_offset` is where the next one begins, 0 at the end."""
+    """One mail, its text in a window."""
 
     id: str
     thread: str
@@ -47,7 +47,7 @@ class MailView(NamedTuple):
     text: str
     warnings: tuple[str, ...]
     total_chars: int
-    next_offset: int
+    next_offset: int  # where the next window begins, 0 at the end
     quoted_chars: int  # of history that was left out
     hidden_chars: int  # that were removed
 
@@ -118,8 +118,6 @@ def view(
     )
 
 
-# What is new, and what is quoted
-
 MAX_LINE: Final = 400  # characters of a line that is looked at; an attribution is shorter
 HEADER_LINES: Final = 6  # lines in which the headers of an Outlook quotation stand
 
@@ -182,11 +180,9 @@ def _find(shown: list[str]) -> int | None:
 
 def _last_new(shown: list[str], last_quoted: int) -> int:
     """Return the last line that is neither quoted nor empty nor a footer below the quotation."""
-    end = len(shown)
-    if last_quoted >= 0:
-        below = range(last_quoted + 1, end)
-        first = next((at for at in below if shown[at]), end)
-        end = first if first < end and _FOOTER.fullmatch(shown[first]) else end
+    first = next((at for at in range(last_quoted + 1, len(shown)) if shown[at]), -1)
+    has_footer = last_quoted >= 0 and _FOOTER.fullmatch(shown[first])
+    end = first if has_footer else len(shown)
     return max((at for at in range(end) if shown[at] and not shown[at].startswith(">")), default=-1)
 
 
@@ -223,8 +219,6 @@ def _attributes(line: str, *, quoted: bool) -> bool:
     # Nothing marks what follows as quoted: the line must be beyond doubt.
     return bool(year and _CLOCK.search(line) and (verb or mailbox))
 
-
-# Whom an answer goes to
 
 _PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
 _MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")

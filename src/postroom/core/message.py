@@ -105,7 +105,6 @@ class Thread:
 
     @property
     def subject(self) -> str:
-        """The subject it began with."""
         return self.messages[0].mail.subject if self.messages else ""
 
 

@@ -25,8 +25,6 @@ _SPACES: Final = re.compile("[ \t\n]++")
 
 
 class _Frame:
-    """The lines of one block that is set off from what is around it."""
-
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.lines: list[str] = []
@@ -178,11 +176,9 @@ _LONG_NUMBER: Final = re.compile("&#[xX]?[0-9a-fA-F]{9}")
 
 
 class Reduced(NamedTuple):
-    """A letter's HTML part as it is sent, its plain part, and the words of both without marks and addresses of links."""
-
-    html: str
-    text: str
-    words: str
+    html: str  # as it is sent
+    text: str  # the plain part
+    words: str  # of both, without marks and addresses of links
 
 
 def reduce_html(given: str) -> Reduced:

@@ -19,8 +19,6 @@ _ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All that a person has laid down for letters that leave."""
-
     live: bool = False
     source: str = "default"
     required: bool = True
@@ -55,9 +53,7 @@ class Rules:
 
 
 class Spent(NamedTuple):
-    """One claim that counts against the limits."""
-
-    at: Stamp
+    at: Stamp  # of a claim that counts against the limits
     recipients: int
     thread: str
 
@@ -105,7 +101,6 @@ def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules
 
 
 def admit_move(moves: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
-    """Refuse to move or label a mail where agents have moved and labelled too many."""
     _within("moves and labels", moves, rules.moves_per_hour, rules.window_seconds, now)
 
 

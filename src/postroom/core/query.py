@@ -15,7 +15,7 @@ from postroom.core.values import dataclass
 
 
 class Field(Enum):
-    """Where a text is looked for; the value is the operator that says so."""
+    """Where a text is looked for, by the operator that says so."""
 
     ANY = ""
     FROM = "from"
@@ -137,11 +137,9 @@ def restricted(query: Query) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """Whose mailbox is searched, when, and where midnight falls."""
-
     now: int
-    me: tuple[str, ...]
-    zone: tzinfo
+    me: tuple[str, ...]  # the addresses of the mailbox
+    zone: tzinfo  # says where midnight falls
 
 
 _SECONDS_IN: Final = {"h": 3600, "d": 86_400}

@@ -126,8 +126,6 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """What the desk knows around a letter: who is known, what an agent read, what was written before."""
-
     own: tuple[Address, ...] = ()
     written_to: frozenset[str] = frozenset()
     contacts: frozenset[str] = frozenset()  # addresses written to; of some only `@domain`
@@ -211,15 +209,12 @@ class LetterState(NamedTuple):
 
 
 class ExpectedNote(NamedTuple):
-    """A note that a look at the folders should find."""
-
     key: str
     location: NoteLocation
     letter: LetterState | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it is the note of an open letter."""
         return self.letter is not None and life.name(self.letter.state) in life.OPEN
 
 
@@ -241,9 +236,7 @@ class ApprovalRequest(NamedTuple):
 
 
 class ProviderProof(NamedTuple):
-    """What a provider gave to settle a letter by."""
-
-    text: str
+    text: str  # what the provider gave to settle a letter by
     digest: str
     unanswered: int  # how many sends by it had no answer
 
@@ -322,8 +315,6 @@ class InboxItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeskSettings:
-    """What the ledger keeps once for the whole desk."""
-
     desk_id: str = ""
     ledger_id: str = ""  # the vault names it as the one that may send
     machine: str = ""

@@ -179,8 +179,6 @@ def draw_fence(*contents: str, draw: Callable[[], str]) -> str:
             return drawn
 
 
-# Which names a reader can confuse: letters of other scripts, small capitals, digits for letters.
-
 # Both sides of a comparison are mapped. Letters that Unicode's table does not call confusable, though a reader
 # in a hurry confuses them, and the digits that stand for letters.
 _ALSO: Final = str.maketrans(
@@ -190,9 +188,7 @@ _ALSO: Final = str.maketrans(
 # Letters that readers take for others than the table says: a name counts as alike whichever they stand for.
 _AMBIGUOUS: Final = "ʋᶌυɣγɯƍքẝнимμ"
 _ANY: Final = "○"  # a symbol, which stands for any letter or none
-_SYMBOL: Final = "?"
 _ONE_LETTER: Final = frozenset("0135abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
 
 
 @cache
@@ -205,14 +201,11 @@ def _confusables() -> dict[int, str]:
 
 @cache
 def _ambiguous() -> re.Pattern[str]:
-    """Match letters with several readings.
-
-    Beside those above, the letters that the table takes for a digit or for two letters, and capitals of which it has
-    the small letter alone.
-    """
+    """Match letters with several readings, among them those that the table takes for a digit or for two letters."""
     table = _confusables()
     small = {*_AMBIGUOUS, *(chr(point) for point, look in table.items() if look not in _ONE_LETTER)}
     letters = small | {one.upper() for one in small} | {one.lower() for one in small}
+    # And capitals of which the table has the small letter alone.
     letters |= {chr(point).upper() for point in table} - {chr(point) for point in table}
     return re.compile(f"[{''.join(sorted(one for one in letters if not one.isascii()))}]")
 
@@ -231,25 +224,24 @@ def skeleton(text: str) -> str:
 def _letter(char: str) -> str:
     # Unicode does not decompose small capitals: ᴘ, ꜱ.
     name = "" if char.isascii() else unicodedata.name(char, "")
-    return name[-1].lower() if name[:-1] == _SMALL_CAPITAL else char
+    return name[-1].lower() if name[:-1] == "LATIN LETTER SMALL CAPITAL " else char
 
 
 def reads_as(name: str, known: Collection[str]) -> str:
     """Return the known name that a reader could take this name for, or nothing.
 
-    Case, width, accents, separators and invisible characters do not count. A letter of a script that
-    the table leaves out may look like any, and a symbol or a letter with several readings (Approʋed) too,
-    or like none (Appr○ved ✓): where half of the letters are right, the name is too.
+    Case, width, accents, separators and invisible characters do not count. A letter of a script that the table
+    leaves out may look like any; a symbol or a letter with several readings (Approʋed) too, or like none (Appr○ved ✓).
     """
+    # Where half of the letters are right, the name is too.
     text = unicodedata.normalize("NFKD", clean(name).text)
     readings = [skeleton(text)]
     if not text.isascii():
         readings.append(skeleton(_ambiguous().sub(_ANY, text)))
     for reading in readings:
         sure = sum(char.isascii() and char.isalnum() for char in reading)
-        any_of = re.sub(
-            r"\?+", lambda run: f".{{0,{len(run[0])}}}", "".join(map(_pattern, reading))
-        )
+        pattern = "".join(map(_pattern, reading))
+        any_of = re.sub(r"\?+", lambda run: f".{{0,{len(run[0])}}}", pattern)
         for one in known:
             wanted = "".join(filter(str.isalnum, skeleton(one)))
             if sure <= len(wanted) <= 2 * sure and re.fullmatch(any_of, wanted):
@@ -260,7 +252,7 @@ def reads_as(name: str, known: Collection[str]) -> str:
 def _pattern(char: str) -> str:
     if char.isalnum():
         return char if char.isascii() else "."
-    return _SYMBOL if char in "@$!" or not (char.isascii() or char.isspace()) else ""
+    return "?" if char in "@$!" or not (char.isascii() or char.isspace()) else ""
 
 
 MAX_AGENT: Final = 64
