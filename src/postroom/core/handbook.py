@@ -173,9 +173,8 @@ def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
 def misplaced(lines: Iterable[tuple[int, str]]) -> int:
     """Return the number of the first of these lines, which stand elsewhere, that is a rule; or 0."""
     for number, line in lines:
-        item = _RULE.fullmatch(line.strip())
-        with suppress(Corrupt):
-            if item:
+        if item := _RULE.fullmatch(line.strip()):
+            with suppress(Corrupt):
                 _rule(number, item[1])
                 return number
     return 0

@@ -164,6 +164,7 @@ _KEYWORD: Final = re.compile(r'(?:OR|AND|NOT|AROUND)(?![^\s(){}"])')
 # Letters and a colon, but not the beginning of http://. Of all names, one has digits.
 _OPERATOR: Final = re.compile(r"([^\W\d]+|rfc822msgid):(?!//)", re.IGNORECASE)
 _CLOSING: Final = {"(": ")", "{": "}"}
+_BOTH_SIDES: Final = 'Put a term on both sides of it; for the word itself write "{}" in quotes.'
 _INSTEAD: Final = {
     "NOT": "Exclude with a minus, as in -draft",
     "AROUND": "Search for both words, or for a phrase",
@@ -202,7 +203,7 @@ class _QueryParser:
                 clauses.append([term])
             joint = ""
         self._check_end(group, char, is_empty=not clauses)
-        _check(joint_at, (joint, joint, "has no term on its right", _both_sides(joint)))
+        _check(joint_at, (joint, joint, "has no term on its right", _BOTH_SIDES.format(joint)))
         if not clauses:
             return nodes.Fact.EVERYTHING
         return nodes.joined(nodes.And, [nodes.joined(nodes.Or, each) for each in clauses])
@@ -214,7 +215,7 @@ class _QueryParser:
         braced = word == "AND" and group.opener == "{"
         _check(
             self.at,
-            (is_first, word, "has no term on its left", _both_sides(word)),
+            (is_first, word, "has no term on its left", _BOTH_SIDES.format(word)),
             (braced, word, "stands in braces, which mean OR", "Use ( ) for AND."),
         )
 
@@ -302,10 +303,6 @@ class _QueryParser:
         else:
             value = self._take(_WORD)
         return _OPERATORS[operator](_Term(operator, value, start, quoted=char == '"'))
-
-
-def _both_sides(word: str) -> str:
-    return f'Put a term on both sides of it; for the word itself write "{word}" in quotes.'
 
 
 def parse(text: str) -> Query:

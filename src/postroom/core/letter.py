@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from postroom.core.address import Address
-from postroom.core.errors import raise_if
+from postroom.core.errors import Invalid, raise_if
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 
@@ -128,9 +128,12 @@ class Letter:
         """Whether the text was made from the HTML part, if it has one, and both have the same words."""
         if not self.html:
             return True
-        from postroom.core.outgoing_html import is_reduced  # few letters have one
+        from postroom.core.outgoing_html import reduce_html  # few letters have one
 
-        return is_reduced(self.html, self.text)
+        try:
+            return reduce_html(self.html)[:2] == (self.html, self.text)
+        except Invalid:
+            return False
 
     @property
     def about_html(self) -> str:

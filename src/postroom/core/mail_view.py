@@ -162,8 +162,6 @@ def _find(shown: list[str]) -> int | None:
     last_quoted = max((at for at, line in enumerate(shown) if line.startswith(">")), default=-1)
     last_new = _last_new(shown, last_quoted)
     for at, line in enumerate(shown):
-        if not line:
-            continue
         if _FORWARDED.match(line):
             return None
         if _ORIGINAL.match(line) or _is_header_block(shown, at):
@@ -188,9 +186,7 @@ def _last_new(shown: list[str], last_quoted: int) -> int:
 
 def _is_header_block(shown: list[str], at: int) -> bool:
     """Whether Outlook's way of quoting begins here: From, Sent, To and Subject, line by line."""
-    if not _FROM.match(shown[at]):
-        return False
-    below = [line for line in shown[at + 1 : at + 1 + HEADER_LINES] if line]
+    below = shown[at + 1 : at + 1 + HEADER_LINES] if _FROM.match(shown[at]) else []
     subject = any(_SUBJECT.match(line) for line in below)
     return subject and any(_SENT.match(line) or _TO.match(line) for line in below)
 

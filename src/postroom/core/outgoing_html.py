@@ -12,7 +12,7 @@ from html import escape, unescape
 from html.entities import html5
 from typing import Final, NamedTuple
 
-from postroom.core.errors import Invalid, raise_if
+from postroom.core.errors import raise_if
 from postroom.core.text import clean
 
 # A tag by its name, its end with a slash before it, or text under no name; and the text, or where a link leads.
@@ -193,14 +193,6 @@ def reduce_html(given: str) -> Reduced:
     return Reduced(html, text, words)
 
 
-def is_reduced(html: str, text: str) -> bool:
-    """Whether these two parts of a letter were made by `reduce_html`."""
-    try:
-        return reduce_html(html)[:2] == (html, text)
-    except Invalid:
-        return False
-
-
 class _Parser:
     def __init__(self) -> None:
         self.out: list[Token] = []
@@ -239,8 +231,7 @@ class _Parser:
             self._open(name, "")
             return
         self._flush()
-        parent = self._parent()
-        if name == "tr" and parent == "table":
+        if name == "tr" and self._parent() == "table":
             self._open("", "tbody")
         elif name == "tbody":
             self._close_implied()

@@ -16,7 +16,6 @@ from postroom.core.outgoing_html import (
     MAX_HTML,
     MAX_TAGS,
     Reduced,
-    is_reduced,
     reduce_html,
 )
 from postroom.core.text import words
@@ -78,7 +77,7 @@ def test_the_plain_part_shows_every_word_and_where_each_link_leads() -> None:
         reduced = reduce_html(page)
         assert reduced.text == (f"{plain}\n" if plain else ""), page
         assert bool(reduced.html) == bool(plain)
-        assert is_reduced(reduced.html, reduced.text), page
+        assert reduce_html(reduced.html)[:2] == reduced[:2], page
 
 
 def test_nothing_of_the_markup_is_passed_on() -> None:
@@ -218,7 +217,7 @@ def test_any_text_is_reduced_or_refused(page: str) -> None:
         reduced = reduce_html(page)
     except Invalid:
         return
-    assert is_reduced(reduced.html, reduced.text)
+    assert reduce_html(reduced.html)[:2] == reduced[:2]
 
 
 def reduce_or_refuse(page: str) -> None:
