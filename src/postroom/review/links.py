@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from postroom.core.text import skeleton, without_invisible
-from postroom.review.tables import words
+from postroom.review.tables import pattern, words
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -32,56 +32,20 @@ class Link(NamedTuple):
     how: str = ""  # it stands there: "" (written), "loads" or "disguised"
 
 
-_ZEROS: Final = re.compile(r"(&#[xX]?)0++(?=[0-9a-fA-F])")
-_ENTITY: Final = re.compile(
-    r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};?)"
-)
-# A tag that another begins in is no longer one: without the other it would take in what follows.
-_INLINE: Final = re.compile(
-    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>|<[a-z/!?][^<>]*+(?=<)",
-    re.I,
-)
-_TAG: Final = re.compile(r"<[A-Za-z/!?][^<>]*+>?+")
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+*-]{1,30}+):")
-_BARE: Final = re.compile(r"(?:[^\W_][\w-]{0,62}+\.){1,8}([^\W\d_]{2,24}|xn--[\w-]{1,59})(?![\w-])")
-_WRITTEN: Final = re.compile(
-    r"""(?<![A-Za-z])(?:[A-Za-z][A-Za-z0-9+*-]{1,30}+:(?://|\\\\
-        | (?<=(?i:mailto|magnet):)(?=[^\s:]) | (?<=(?i:tel|sms):)(?=[^\s:]) | (?<=(?i:search-ms):) | (?<=(?i:ms-msdt):)
-        | (?:(?<=(?i:javascript):)|(?<=(?i:vbscript):))(?=\S{0,200}?[(=;%])
-        | (?<=(?i:data):)(?=[\w.+-]{0,60}(?:/[\w.+-]{1,60})?(?:;base64|;charset|,%|,<)|text/html))
-      | (?<![\w@./-])(?:[^\W_][\w-]{0,62}+\.){1,8}
-        (?:(?<=(?i:www).)[\w-]|(?:[a-z]{2,24}|[A-Z]{2,24}|xn--[a-z0-9-]{1,59})(?::\d{1,5})?/(?=[^\s/]))
-      | (?<!\\)\\\\(?=[\w.-]{2,60}[\\@][\w$]))
-      [^\s<>"`|]{0,4000}+""",
-    re.VERBOSE,
-)
-_MARKDOWN: Final = re.compile(
-    r"(?:(!?)\[([^\[\]]{0,300}+))?+\]\(\s{0,9}<?+([^\s()<>]{1,4000}+(?:\([^\s()<>]{0,200}+\)?+)?+)"
-)
-_DEFINED: Final = re.compile(
-    r"^[> \t]{0,9}\[(?!\^)([^\[\]]{1,300}+)\]:\s{0,9}<?+([^\s<>]{1,4000}+)", re.M
-)
-_REFERRED: Final = re.compile(r"(!?)\[([^\[\]]{1,300}+)\]\s?\[([^\[\]]{0,300}+)\]")
-_HREF: Final = re.compile(
-    r"""(?<![\w:-])(?:xlink:)?href\s*+=\s*+(?:"\s*+([^"]{0,4000}+)|'\s*+([^']{0,4000}+)|([^\s"'>][^\s>]{0,4000}+))""",
-    re.I,
-)
-_CLOSED: Final = re.compile("</a", re.I)
-_NUMBERED: Final = re.compile(r"[0-9.]+|\[?[0-9a-fA-F.:]*:[0-9a-fA-F.:]*]?")  # an IP address
-
-
 _character: Final = lru_cache(maxsize=1_000)(unescape)
 
 
 def unescaped(html: str) -> str:
     if "&" not in html:
         return html
-    return _ENTITY.sub(lambda found: _character(found.group()), _ZEROS.sub(r"\1", html))
+    html = pattern("zeros").sub(r"\1", html)
+    return pattern("entity").sub(lambda found: _character(found[0]), html)
 
 
 def all_text(html: str) -> str:
     """Return the words of a page, the hidden ones too."""
-    return without_invisible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
+    whole_words = pattern("inline_tag").sub("", html)
+    return without_invisible(unescaped(pattern("tag").sub(" ", whole_words)))
 
 
 def ascii_host(host: str) -> str:
@@ -116,13 +80,13 @@ def _suffixes() -> PublicSuffixList:
 @lru_cache(maxsize=4_096)
 def site(host: str) -> str:
     """Return the registrable domain of a host; an IP address, and what nobody registered, as it is."""
-    if not host or _NUMBERED.fullmatch(host):
+    if not host or pattern("ip_address").fullmatch(host):
         return host
     return _suffixes().privatesuffix(host) or host
 
 
 def host_in_label(label: str) -> str:
-    for found in islice(_BARE.finditer(label), 20):
+    for found in islice(pattern("bare_host").finditer(label), 20):
         ending = found[1].lower()
         marked = found[0][:4].lower() == "www." or label[: found.start()].endswith(("//", "@"))
         country = len(ending) == 2 and ending not in words("file_endings")
@@ -139,40 +103,37 @@ def links(text: str, html: str = "", page: str = "") -> list[Link]:
     return [*dict.fromkeys(link for raw in found if (link := _link(*raw))), *more]
 
 
-_BRACKETS: Final = frozenset("[({")
-
-
 def _written(text: str) -> dict[str, None]:
     low = text.lower()
     if not any(sign in low for sign in words("link_signs")):
         return {}  # as in most texts: looking for one takes long
-    return dict.fromkeys(found[0] for found in _WRITTEN.finditer(text))
+    return dict.fromkeys(found[0] for found in pattern("written").finditer(text))
 
 
 def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
     text = plain = without_invisible(text)
     written = _written(text)
     yield from ((raw, "", "") for raw in written)
-    signs = (".", "dot", "DOT", ":", "://") if _BRACKETS.intersection(text) else ()
+    signs = (".", "dot", "DOT", ":", "://") if any(bracket in text for bracket in "[({") else ()
     for sign in signs:
         for fenced in (f"[{sign}]", f"({sign})", f"{{{sign}}}"):
             plain = plain.replace(fenced, sign.lower().replace("dot", "."))
     if plain != text:
         yield from ((raw, "", "disguised") for raw in _written(plain) if raw not in written)
-    inline = _MARKDOWN.finditer(text) if "](" in text else ()
+    inline = pattern("markdown").finditer(text) if "](" in text else ()
     yield from ((found[3], found[2] or "", "loads" if found[1] else "") for found in inline)
     if "]:" in text:
-        defined = {found[1].casefold(): found[2] for found in _DEFINED.finditer(text)}
+        defined = {found[1].casefold(): found[2] for found in pattern("definition").finditer(text)}
         yield from ((target, label, "") for label, target in defined.items())
-        for found in _REFERRED.finditer(text) if defined else ():
+        for found in pattern("reference").finditer(text) if defined else ():
             target = defined.get((found[3] or found[2]).casefold(), "")
             yield target, found[2], "loads" if found[1] else ""
 
 
 def _in_page(html: str) -> Iterator[tuple[str, str, str]]:
-    for found in _HREF.finditer(html):
+    for found in pattern("href").finditer(html):
         start = html.find(">", found.end(), found.end() + 20_000) + 1
-        end = _CLOSED.search(html, start, start + 2_000)
+        end = pattern("end_of_link").search(html, start, start + 2_000)
         label = all_text(html[start : end.start() if end else start + 300]) if start else ""
         yield found[1] or found[2] or found[3] or "", label, ""
 
@@ -181,13 +142,13 @@ def _link(raw: str, label: str, how: str) -> Link | None:
     length, raw = len(raw), "".join(unescaped(raw).split())
     bare = raw.rstrip(".,;:!?'\"*_~)]}>")
     raw = raw[: len(bare) + 1] if "(" in bare and raw[len(bare) :].startswith(")") else bare
-    named = _SCHEME.match(raw)
+    named = pattern("scheme").match(raw)
     scheme = named[1].lower() if named else ""
     rest = raw[named.end() :] if named else raw
     if raw.startswith(("\\\\", "//")):
         scheme = "file" if raw[0] == "\\" else "https"
     elif not named:
-        name = _BARE.match(raw)
+        name = pattern("bare_host").match(raw)
         placed = name and (raw[:4].lower() == "www." or raw[name.end() :][:1] in ("/", ":", "?"))
         if how == "loads" or not name or not placed or name[1].lower() in words("file_endings"):
             return Link("", "", "", label, UNREAD) if length >= MAX_ADDRESS else None

@@ -34,7 +34,7 @@ from postroom.review.links import (
     scripts,
     site,
 )
-from postroom.review.tables import FINDINGS, card_line, words
+from postroom.review.tables import FINDINGS, card_line, pattern, words
 from postroom.review.tokens import RANDOM, address_tokens, codes, masked, secrets
 
 MAX_LINES: Final = 60
@@ -109,13 +109,11 @@ def _name_mails(mails: Sequence[Exposure]) -> str:
 _SCHEMES: Final = ("web_schemes", "calm_schemes", "script_schemes", "local_schemes")
 _TYPES: Final = ("application/pdf", "image/", "text/", "application/")
 _ANY_TYPE: Final = "application/octet-stream"
-_NUMERIC: Final = re.compile(r"\[|(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}$")
-_PICTURE: Final = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
 
 def _oddities(link: Link) -> Iterator[tuple[str, str]]:
     """Yield the findings about one link, each with the host that it shows instead."""
-    scheme, host, picture = link.scheme, link.host, _PICTURE.match(link.target)
+    scheme, host, picture = link.scheme, link.host, pattern("inline_picture").match(link.target)
     authority = re.split(r"[/\\?#]", link.target.partition("://")[2], maxsplit=1)[0]
     shown, (_, colon, port) = host_in_label(link.label), authority.rpartition(":")
     oddities = {
@@ -125,7 +123,7 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
         "link_reaches": scheme in words("local_schemes"),
         "link_program": scheme and not any(scheme in words(name) for name in _SCHEMES),
         "link_hides": "@" in authority,
-        "link_numeric": _NUMERIC.match(host),
+        "link_numeric": pattern("numeric_host").match(host),
         "link_lies": shown and site(shown) != site(host),
         "link_alphabets": is_spoofed(host),
         "link_script": "xn--" in host or not host.isascii(),

@@ -1,4 +1,4 @@
-"""The review's data: word lists, patterns of secrets and the table of findings, kept as text files beside the code."""
+"""The review's data: word lists, patterns and the table of findings, kept as text files beside the code."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def sections(name: str) -> dict[str, list[str]]:
 @cache
 def words(name: str) -> frozenset[str]:
     return frozenset(" ".join(sections("words.txt")[name]).split())
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern of `patterns.txt`, compiled at its first use."""
+    return re.compile("".join(sections("patterns.txt")[name]))
 
 
 class Finding(NamedTuple):

@@ -13,11 +13,10 @@ from urllib.parse import unquote
 from postroom.core.letter import Letter
 from postroom.core.text import without_invisible
 from postroom.review.links import all_text, ascii_host, links, unescaped
-from postroom.review.tables import sections, words
+from postroom.review.tables import pattern, sections, words
 
 MAX_COVERS: Final = 5
 RANDOM: Final = "A long random-looking string"  # a key, or the number of a parcel
-_CHANGE: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9]|[a-z][A-Z0-9])|[0-9](?=[A-Za-z])")
 
 
 def _password(found: re.Match[str]) -> bool:
@@ -44,7 +43,11 @@ def _mod_97(found: re.Match[str]) -> bool:
 def _random(found: re.Match[str]) -> bool:
     word = found[0][:200]
     mixed = not word.islower() and not word.isupper() and re.search("[0-9]", word)
-    return bool(mixed) and len(set(word)) > 15 and len(_CHANGE.findall(word)) * 4 >= len(word)
+    return (
+        bool(mixed)
+        and len(set(word)) > 15
+        and len(pattern("change").findall(word)) * 4 >= len(word)
+    )
 
 
 @cache  # compiling them takes long, and most commands need none
@@ -92,31 +95,13 @@ def masked(text: str, *, unsure: bool = True) -> str:
 
 
 MAX_TOKENS: Final = 2_000
-_ADDRESS: Final = re.compile(
-    r"(?<![\w.%+-])[\w.%+-]{0,64}+@(?:[^\W_][\w-]{0,62}+\.){1,40}[^\W\d_](?:-{0,2}[^\W_]){1,62}+"
-)
-_SPELLED: Final = re.compile(r"\s?[\[({]\s?(?:(at|@)|dot|\.)\s?[\])}]\s?", re.IGNORECASE)
 _SIGNS: Final = str.maketrans("＠﹫。．｡․﹒", "@@.....")
-_CODE_WORD: Final = re.compile(
-    r"code(?<!zip.code)(?<!post.code)(?<!postcode)(?<!postal.code)(?<!area.code)(?<!country.code)(?<!error.code)"
-    r"(?<!promo.code)(?<!source.code)(?<!qr.code)(?! of)|otp|pin(?<!\wpin)(?!\w)|tan(?<!\wtan)(?!\w)"
-    r"|password|passwort|kennwort|código|codice|kod |код|验证码|驗證碼|認証|確認コード|인증"
-)
-_CODE: Final = re.compile(
-    r"(?<![\w-])(?!(?:19|20)\d\d(?!\d))(?=[a-z]{0,9}-?\d)(?:[a-z]-)?+(\d{3}[ -]\d{3}|[a-z0-9]{4,10})(?![\w-])"
-)
 LONGEST_CODE: Final = 12
-_NUMBER: Final = re.compile(
-    r"(?<![\w,-])(?<!\d\.)(?:[a-z]{2}\d\d(?:[ .-]?[a-z0-9]{4}){2,7}+(?:[ .-]?[a-z0-9]{1,3})?"
-    r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[./]\d{3,7}){2,4}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
-)
-_GROUPED: Final = re.compile("[ ./-]")
 # Digits, spaces and hyphens that are printed instead of those of a keyboard.
 _PRINTED: Final = str.maketrans(
     "０１２３４５６７８９\xa0\u2002\u2003\u2007\u2009\u200a\u202f\u3000\u2010\u2011\u2012\u2013\u2014\u2212",
     "0123456789        ------",
 )
-_TWO_DIGITS: Final = re.compile(r"\d\d")
 
 
 def address_key(address: str) -> str:
@@ -135,23 +120,25 @@ def address_tokens(key: str) -> tuple[str, ...]:
 def codes(text: str, *, anywhere: bool) -> Iterator[str]:
     """Return `code:` and `number:` tokens; a code counts near a word that says so, or anywhere."""
     low = lower_in_place(text).translate(_PRINTED)
-    near = islice(_CODE_WORD.finditer(low), MAX_TOKENS)
+    near = islice(pattern("code_word").finditer(low), MAX_TOKENS)
     windows = [(0, len(low))] if anywhere else [(w.start() - 40, w.end() + 60) for w in near]
     for start, end in windows:
         # A code that begins within the window is read to its end.
-        for code in _CODE.finditer(low, max(0, start), end + LONGEST_CODE + 1):
+        for code in pattern("code").finditer(low, max(0, start), end + LONGEST_CODE + 1):
             if code.start() < end:
                 yield "code:" + code[1].replace(" ", "").replace("-", "")
-    for number in _NUMBER.finditer(low) if _TWO_DIGITS.search(low) else ():
-        yield "number:" + _GROUPED.sub("", number[0])
+    for number in pattern("number").finditer(low) if re.search(r"\d\d", low) else ():
+        yield "number:" + re.sub("[ ./-]", "", number[0])
 
 
 def _addresses(text: str) -> Iterator[str]:
     """Yield the addresses in a text: as they stand, and with what stands for a sign undone."""
-    undone = _SPELLED.sub(lambda found: "@" if found[1] else ".", text.translate(_SIGNS))
+    undone = pattern("spelled_sign").sub(
+        lambda found: "@" if found[1] else ".", text.translate(_SIGNS)
+    )
     undone = unquote(unescaped(undone))
     for one in (text, undone) if undone != text else (text,):
-        for found in _ADDRESS.finditer(one) if "@" in one else ():
+        for found in pattern("address").finditer(one) if "@" in one else ():
             yield address_key(unicodedata.normalize("NFKC", found[0]))
 
 
