@@ -12,14 +12,12 @@ MAX_LIST = 100_000  # characters of an address list that are looked at
 MAX_ONE = 1_000  # characters of one address with its name
 MAX_NAME = 256
 
-_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-_PLAIN_NAME = rf"{_ATEXT}+(?: {_ATEXT}+)*"
+_PLAIN_NAME = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
 _ANGLED = r'(?:"((?:[^"\\]|\\.)*+)"|([^"<>@,;:\\()\[\]]*+))\s*+<([^<>]*+)>'
 # What stands between commas, but for those in quotes or after a backslash.
 _ITEM = re.compile(r'(?:[^,"\\]|\\.?|"(?:[^"\\]|\\.?)*+"?)++', re.DOTALL)
 # Some readers decode the first, and some relays pass mail on by the others.
 _ROUTED = r"=\?|[%!]"
-_ADDRESS_LIKE = "[@＠﹫<>]"
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 
@@ -47,7 +45,7 @@ class Address:
         _check(
             text,
             (name != clean(name).text, "the name holds invisible characters"),
-            (re.search(_ADDRESS_LIKE, name), "the name looks like an address of its own"),
+            (re.search("[@＠﹫<>]", name), "the name looks like an address of its own"),
             (len(name) > MAX_NAME, f"the name is longer than {MAX_NAME} characters"),
         )
         address = cls(local, domain, " ".join(name.split()))

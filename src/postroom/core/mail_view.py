@@ -216,7 +216,6 @@ def _attributes(line: str, *, quoted: bool) -> bool:
     return bool(year and _CLOCK.search(line) and (verb or mailbox))
 
 
-_PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
 _MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")
 
 
@@ -248,8 +247,8 @@ def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> R
 
 def answered(messages: Sequence[Message]) -> Message:
     """Return the mail of a conversation that an answer is to: the newest that came in."""
-    incoming = [message for message in messages if not message.labels & _PASSED_OVER]
-    written = [message for message in messages if DRAFT not in message.labels]
+    incoming = [one for one in messages if one.labels.isdisjoint((DRAFT, SENT, SPAM, TRASH))]
+    written = [one for one in messages if DRAFT not in one.labels]
     return (incoming or written or list(messages))[-1]
 
 

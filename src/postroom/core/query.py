@@ -144,7 +144,6 @@ class QueryContext:
 
 _SECONDS_IN: Final = {"h": 3600, "d": 86_400}
 _DAWN: Final = -62_135_596_800  # the year 1, before which the calendar has no days
-_EMAIL: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 
 
 def bounds(node: Dated | Age, view: QueryContext) -> tuple[int | None, int | None]:
@@ -199,4 +198,4 @@ def _people(mail: Mail) -> dict[Field, tuple[Party, ...]]:
 
 def whole_address(text: str) -> str:
     """Return the address that a text is, in the form in which addresses are compared, or nothing."""
-    return text.casefold() if _EMAIL.fullmatch(text) else ""
+    return text.casefold() if re.fullmatch(r"[^\s@]+@[^\s@]+\.[^\s@]+", text) else ""

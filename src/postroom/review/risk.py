@@ -275,7 +275,7 @@ class _Assessment:
             if not packed and any(fnmatchcase(name, form) for form in words("secret_files")):
                 hits.setdefault("", {})[place] = None
         for place, text in places:
-            for what in secrets(text) if text.strip() else ():
+            for what in secrets(text):
                 hits.setdefault(what, {})[place] = None
         for what, where in sorted(hits.items()):
             named = " and ".join(list(where)[:3])

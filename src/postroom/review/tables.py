@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from postroom.core.records import CardLine, Level
 
-_SECTION = re.compile(r"\[([\w/-]+)\]")
-
 
 @cache
 def sections(name: str) -> dict[str, list[str]]:
@@ -18,7 +16,7 @@ def sections(name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in (get_data(__package__, name) or b"").decode().splitlines():
-        if heading := _SECTION.fullmatch(line):
+        if heading := re.fullmatch(r"\[([\w/-]+)\]", line):
             lines = found.setdefault(heading[1], [])
         elif line and line[0] != "#":
             lines.append(line)
@@ -37,18 +35,14 @@ def pattern(name: str) -> re.Pattern[str]:
 
 
 class Finding(NamedTuple):
-    """One row; `says` is the sentence of the card, with names in braces for what it is about."""
-
     kind: str
     level: Level
-    says: str
+    says: str  # the sentence of the card, with names in braces for what it is about
     why: str
 
 
 ROWS: Final = (get_data(__package__, "levels.txt") or b"").decode()
 LEVELS: Final = {"red": Level.STOP, "amber": Level.LOOK, "fact": Level.PLAIN}
-
-
 FINDINGS: Final = {
     name: Finding(kind, LEVELS[level], *texts)
     for name, kind, level, *texts in (row.strip("| ").split(" | ") for row in ROWS.splitlines())

@@ -43,11 +43,8 @@ def _mod_97(found: re.Match[str]) -> bool:
 def _random(found: re.Match[str]) -> bool:
     word = found[0][:200]
     mixed = not word.islower() and not word.isupper() and re.search("[0-9]", word)
-    return (
-        bool(mixed)
-        and len(set(word)) > 15
-        and len(pattern("change").findall(word)) * 4 >= len(word)
-    )
+    varied = len(set(word)) > 15 and len(pattern("change").findall(word)) * 4 >= len(word)
+    return bool(mixed) and varied
 
 
 @cache  # compiling them takes long, and most commands need none
@@ -55,11 +52,9 @@ def _rules(name: str) -> list[tuple[str, re.Pattern[str], Callable[[re.Match[str
     """Return the patterns of `secrets.txt` below a heading: what each finds, and the check that a match must pass."""
     checks = {"A password": _password, "A payment card": _luhn, "An IBAN": _mod_97, RANDOM: _random}
     table = sections("secrets.txt")
-    rows = (
-        re.split(r"\s{2,}", row.replace("<<digits>>", table["digits"][0]), maxsplit=1)
-        for row in table[name]
-    )
-    return [(what, re.compile(rule, re.DOTALL), checks.get(what, bool)) for what, rule in rows]
+    rows = (row.replace("<<digits>>", table["digits"][0]).split("  ", 1) for row in table[name])
+    compiled = ((what, re.compile(rule.lstrip(), re.DOTALL)) for what, rule in rows)
+    return [(what, rule, checks.get(what, bool)) for what, rule in compiled]
 
 
 def lower_in_place(text: str) -> str:
@@ -133,11 +128,9 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
 
 def _addresses(text: str) -> Iterator[str]:
     """Yield the addresses in a text: as they stand, and with what stands for a sign undone."""
-    undone = pattern("spelled_sign").sub(
-        lambda found: "@" if found[1] else ".", text.translate(_SIGNS)
-    )
-    undone = unquote(unescaped(undone))
-    for one in (text, undone) if undone != text else (text,):
+    undone = text.translate(_SIGNS)
+    undone = pattern("spelled_sign").sub(lambda found: "@" if found[1] else ".", undone)
+    for one in dict.fromkeys((text, unquote(unescaped(undone)))):
         for found in pattern("address").finditer(one) if "@" in one else ():
             yield address_key(unicodedata.normalize("NFKC", found[0]))
 
