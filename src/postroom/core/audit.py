@@ -76,8 +76,6 @@ def _secret(found: re.Match[str]) -> str:
     return f"{found.group(1)} ***" if found.group(1) else "***"
 
 
-# The chain
-
 ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents", "orchestrator")
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
 ADOPTION = "adopt_vault"  # the action by which a desk takes a vault over from another
@@ -100,10 +98,7 @@ _DIGEST = r"[0-9a-f]{64}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What happened, redacted as it is made; `state` is the one that the letter is in afterwards.
-
-    A line has the fields in this order, and those after `result` only where they say something.
-    """
+    """What happened, redacted as it is made. A line has the fields in this order; of those after `result`, what is set."""
 
     actor: str
     action_type: str
@@ -113,7 +108,7 @@ class Action:
     parameters: Mapping[str, Value] = field(default_factory=dict)
     error: str = ""
     letter: str = ""
-    state: str = ""
+    state: str = ""  # that the letter is in afterwards
     agent: str = ""
 
     def __post_init__(self) -> None:
@@ -150,10 +145,7 @@ def write(
     correlation_id: str,
     key: str = "",
 ) -> str:
-    """Return the action as the next line of the chain, in ASCII and without its line end.
-
-    With a key it is sealed: only who has the key can have written it.
-    """
+    """Return the action as the next line of the chain, in ASCII, without its line end, and sealed with the key."""
     if seq < 1 or not re.fullmatch(_DIGEST, previous) or not re.fullmatch(_TIMESTAMP, timestamp):
         raise ValueError("a line needs its number, the digest before it and a moment in UTC")
     if not re.fullmatch(_NAME, desk) or not re.fullmatch(_NAME, correlation_id):

@@ -99,10 +99,7 @@ def raise_if(*faults: tuple[object, str, str], kind: type[PostroomError] = Inval
 
 
 def unexpected(bug: Exception, *, remedy: str) -> PostroomError:
-    """Return the error to show for an exception that no code expects: its class and place alone.
-
-    Its own text is left out, because it may quote a mail.
-    """
+    """Return the error to show for an exception that no code expects: class and place; its text may quote a mail."""
     where = bug.__traceback__
     while where and where.tb_next:
         where = where.tb_next

@@ -202,10 +202,7 @@ def describe(
     id: str = "",
     when: Callable[[Stamp], str] = lambda stamp: stamp.iso,
 ) -> str:
-    """Return one sentence on what became of a letter.
-
-    With `id` it names the letter; without, it begins with what happened ("Sent at …"). `when` writes moments.
-    """
+    """Return one sentence on what became of a letter, which it names by an `id`; `when` writes moments."""
     you = audience is Audience.PERSON
     match state:
         case Rehearsal():
@@ -247,23 +244,17 @@ def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> 
     text = describe(state, audience, id=id)
     match audience, state:
         case Audience.CONTRACT, Pending():
-            return (
-                f"Not sent. The letter {id} waits for a person to approve it."
-                " Do not send it again before that."
-            )
+            waits = f"Not sent. The letter {id} waits for a person to approve it."
+            return f"{waits} Do not send it again before that."
         case Audience.CONTRACT, Approved():
             return f"{text} Do not write another one: the same call sends it when it may leave."
-        case Audience.CONTRACT, Rejected() | Failed():
+        case (Audience.CONTRACT, Rejected() | Failed()) | (Audience.AGENT, Sent()):
             return text
         case Audience.CONTRACT, _:
             return f"{text} Do not send it again."
-        case _, Sent():
-            return text
         case _, Pending():
-            return (
-                f"Not sent. Letter {id} waits for a person to approve it.\n"
-                "Do not send it again: letter_status tells what becomes of it."
-            )
+            waits = f"Not sent. Letter {id} waits for a person to approve it."
+            return f"{waits}\nDo not send it again: letter_status tells what becomes of it."
         case _, Approved() | Sending():
             return f"Not sent yet. {text}\nDo not send it again."
         case _, Rejected(revise=True):
@@ -302,10 +293,7 @@ def change(
     reason: str = "",
     sent: bool = False,
 ) -> State:
-    """Return the state after one of `EVENTS` (but approve and edit, which need more); `Conflict` if it cannot happen.
-
-    `sent` is what the person found out about a letter that they resolve.
-    """
+    """Return the state after one of `EVENTS` but approve and edit; `sent` is what the person found out who resolves it."""
     require(id, state, event)
     match event:
         case "reject" | "revise":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import cache
 from pkgutil import get_data
 from typing import Final, NamedTuple
 
@@ -121,33 +122,16 @@ def view(
 MAX_LINE: Final = 400  # characters of a line that is looked at; an attribution is shorter
 HEADER_LINES: Final = 6  # lines in which the headers of an Outlook quotation stand
 
-_WORDS: Final = dict(
-    row.split(" ", 1)
-    for row in (get_data(__package__, "quoting.txt") or b"").decode().splitlines()
-    if row[0] != "#"
-)
-_VERB: Final = re.compile(rf"(?:\b|\d)(?:{_WORDS['wrote']})", re.IGNORECASE)
-_OPENER: Final = re.compile(rf"(?:{_WORDS['on']})\b|于|在", re.IGNORECASE)
-_MAILBOX: Final = re.compile(r"[<(\[][^<>()\[\]\s]{1,100}@[^<>()\[\]\s]{1,200}[>)\]]")
-_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d{1,2}[./]\d{1,2}[./]\d\d(?!\d)")
-_CLOCK: Final = re.compile(r"\d{1,2}[:.h]\d\d")
-_ORIGINAL: Final = re.compile(rf"-{{2,}}\s?(?:{_WORDS['original']})\s?-{{2,}}", re.IGNORECASE)
-_FORWARDED: Final = re.compile(
-    rf"-{{2,}}\s?(?:{_WORDS['forwarded']})|(?:{_WORDS['begin']})\s?:", re.IGNORECASE
-)
-_FROM, _SENT, _TO, _SUBJECT = (
-    re.compile(rf"\*?(?:{_WORDS[name]})\s?\*?\s?[:：]", re.IGNORECASE)
-    for name in ("from", "sent", "to", "subject")
-)
-_RULE: Final = re.compile(r"[_\-—]{5,}")
-_FOOTER: Final = re.compile(r"--|[_]{10,}")  # a signature, or what a list adds below all
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern of `quoting.txt`, compiled at its first use."""
+    rows = (get_data(__package__, "quoting.txt") or b"").decode().splitlines()
+    return re.compile(dict(row.split(" ", 1) for row in rows)[name])
 
 
 def split_quoted(text: str) -> tuple[str, str]:
-    """Return what is new and what is quoted; together they are the text.
-
-    Answers between quoted lines make the whole mail new, and so does forwarding.
-    """
+    """Return what is new and what is quoted; answers between quoted lines, and forwarding, make all of it new."""
     lines = text.split("\n")
     shown = [line[:MAX_LINE].strip() for line in lines]
     cut = _find(shown)
@@ -162,11 +146,11 @@ def _find(shown: list[str]) -> int | None:
     last_quoted = max((at for at, line in enumerate(shown) if line.startswith(">")), default=-1)
     last_new = _last_new(shown, last_quoted)
     for at, line in enumerate(shown):
-        if _FORWARDED.match(line):
+        if _pattern("forwarded").match(line):
             return None
-        if _ORIGINAL.match(line) or _is_header_block(shown, at):
+        if _pattern("original").match(line) or _is_header_block(shown, at):
             above = next((row for row in range(at - 1, max(-1, at - 3), -1) if shown[row]), at)
-            return above if _RULE.fullmatch(shown[above]) else at
+            return above if _pattern("rule").fullmatch(shown[above]) else at
         if line.startswith(">"):
             return at if last_new < at else None
         length = _attribution(shown, at, quoted=last_quoted > at)
@@ -179,22 +163,22 @@ def _find(shown: list[str]) -> int | None:
 def _last_new(shown: list[str], last_quoted: int) -> int:
     """Return the last line that is neither quoted nor empty nor a footer below the quotation."""
     first = next((at for at in range(last_quoted + 1, len(shown)) if shown[at]), -1)
-    has_footer = last_quoted >= 0 and _FOOTER.fullmatch(shown[first])
+    has_footer = last_quoted >= 0 and _pattern("footer").fullmatch(shown[first])
     end = first if has_footer else len(shown)
     return max((at for at in range(end) if shown[at] and not shown[at].startswith(">")), default=-1)
 
 
 def _is_header_block(shown: list[str], at: int) -> bool:
     """Whether Outlook's way of quoting begins here: From, Sent, To and Subject, line by line."""
-    below = shown[at + 1 : at + 1 + HEADER_LINES] if _FROM.match(shown[at]) else []
-    subject = any(_SUBJECT.match(line) for line in below)
-    return subject and any(_SENT.match(line) or _TO.match(line) for line in below)
+    below = shown[at + 1 : at + 1 + HEADER_LINES] if _pattern("from").match(shown[at]) else []
+    subject = any(_pattern("subject").match(line) for line in below)
+    return subject and any(_pattern(name).match(line) for name in ("sent", "to") for line in below)
 
 
 def _attribution(shown: list[str], at: int, *, quoted: bool) -> int:
     """Return over how many lines somebody is said to have written what follows; 0 for none."""
     # Where the sender's program wrapped it, the first line has the date.
-    may_go_on = _OPENER.match(shown[at]) and any(char.isdigit() for char in shown[at])
+    may_go_on = _pattern("opener").match(shown[at]) and any(char.isdigit() for char in shown[at])
     joined = ""
     for end, line in enumerate(shown[at : at + 3], at + 1):
         if end > at + 1 and (not may_go_on or not line or line.startswith(">")):
@@ -209,11 +193,11 @@ def _attribution(shown: list[str], at: int, *, quoted: bool) -> int:
 def _attributes(line: str, *, quoted: bool) -> bool:
     if len(line) > MAX_LINE or not line.endswith((":", "：")):
         return False
-    verb, mailbox, year = _VERB.search(line), _MAILBOX.search(line), _YEAR.search(line)
+    verb, mailbox, year = (_pattern(name).search(line) for name in ("verb", "mailbox", "year"))
     if quoted:
         return bool(verb or (mailbox and year))
     # Nothing marks what follows as quoted: the line must be beyond doubt.
-    return bool(year and _CLOCK.search(line) and (verb or mailbox))
+    return bool(year and _pattern("clock").search(line) and (verb or mailbox))
 
 
 _MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")

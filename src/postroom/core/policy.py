@@ -108,13 +108,12 @@ def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> No
     """Refuse, with the seconds left, what the budget, the pace or a conversation has no room for."""
     sends = budget(spent, rules, now)
     people = len(letter.envelope)
+    window = rules.window_seconds
     heads = [one.at for one in spent for _ in range(one.recipients)]
-    _within("recipients", heads, rules.recipients_per_hour, rules.window_seconds, now, people)
+    _within("recipients", heads, rules.recipients_per_hour, window, now, people)
     if letter.thread:
         same = [one.at for one in spent if one.thread == letter.thread]
-        _within(
-            "letters in one conversation", same, rules.replies_per_thread, rules.window_seconds, now
-        )
+        _within("letters in one conversation", same, rules.replies_per_thread, window, now)
     _within("emails", sends, rules.sends_per_pace, rules.pace_seconds, now, pace=True)
 
 
