@@ -220,17 +220,15 @@ class _QueryParser:
         )
 
     def _check_end(self, group: _Group, char: str, *, is_empty: bool) -> None:
-        closing, opener = _CLOSING.get(group.opener, ""), f'"{group.opener}"'
-        closes = (
-            f"cannot close {opener} at character {group.at + 1}" if closing else "closes nothing"
-        )
-        pair, fill = (
-            "Pair the brackets, or put them in quotes.",
-            "Put a term in it, or leave it out.",
-        )
-        _check(group.at, (closing and not char, opener, "is never closed", f'Add "{closing}".'))
-        _check(self.at, (char != closing, f'"{char}"', closes, pair))
-        _check(group.at, (closing and is_empty, "The group", "is empty", fill))
+        pair = "Pair the brackets, or put them in quotes."
+        if not group.opener:
+            _check(self.at, (char, f'"{char}"', "closes nothing", pair))
+            return
+        closing, opener = _CLOSING[group.opener], f'"{group.opener}"'
+        other = f"cannot close {opener} at character {group.at + 1}"
+        _check(group.at, (not char, opener, "is never closed", f'Add "{closing}".'))
+        _check(self.at, (char != closing, f'"{char}"', other, pair))
+        _check(group.at, (is_empty, "The group", "is empty", "Put a term in it, or leave it out."))
 
     def _next(self) -> str:
         """Move over blanks and return the character after them, or "" at the end."""
