@@ -152,14 +152,11 @@ def write(
         raise ValueError("a desk and a correlation are named in 64 plain characters at most")
     datetime.fromisoformat(timestamp)
     values = asdict(action)
+    shown = {k: v for k, v in values.items() if k in _ALWAYS or v not in (None, "", {})}
     record = {
         "timestamp": timestamp,
         "correlation_id": correlation_id,
-        **{
-            key: value
-            for key, value in values.items()
-            if key in _ALWAYS or value not in (None, "", {})
-        },
+        **shown,
         "desk": desk,
         "seq": seq,
         "previous": previous,
@@ -274,11 +271,8 @@ class _Walk:
     def missing(self) -> list[Fault]:
         """Return the gaps that nothing filled, each at the line that follows it."""
         pairs = pairwise([self.start, *sorted(self.places)])
-        return [
-            Fault(*self.places[seq], _gap(before + 1, seq - 1))
-            for before, seq in pairs
-            if seq > before + 1
-        ]
+        gaps = [(before + 1, seq) for before, seq in pairs if seq > before + 1]
+        return [Fault(*self.places[seq], _gap(first, seq - 1)) for first, seq in gaps]
 
 
 def _gap(first: int, last: int) -> str:

@@ -17,6 +17,7 @@ from postroom.core.values import dataclass
 Decision = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
 DRAFTS: Final[tuple[Decision, ...]] = ("draft_reply", "urgent")  # which write a letter
+_WITH_TEXT: Final[tuple[Decision, ...]] = (*DRAFTS, "delegate")
 MAX_TEXT: Final = 10_000  # characters of an answer or a delegation note that a model may write
 MAX_WHY: Final = 300
 ACKNOWLEDGEMENT: Final = (
@@ -90,7 +91,6 @@ _SPACES: Final = re.compile(r"[ \t]+")
 _VALUE: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s,`:][^,`:]*?))\s*(?=,|$|\band\b|:)")
 _AND: Final = re.compile(r"\s*\band\s+", re.IGNORECASE)
 _OR: Final = re.compile(r"\s*or\b", re.IGNORECASE)
-_COLON: Final = re.compile(r"\s*:")
 _ABOUT_WORD: Final = re.compile(r"\s*([A-Za-z_]+)")
 _REMEDY: Final = "Mend it: docs/orchestrator.md has the form. Until then no mail is triaged."
 
@@ -191,12 +191,11 @@ def _rule(number: int, text: str) -> Rule:
     argument = argument.strip()
     name = decision.strip("`*_").rstrip(".,;").casefold()
     chosen: Decision | None = next((known for known in DECISIONS if known == name), None)
-    takes_text = (*DRAFTS, "delegate")
-    refused = argument and chosen not in takes_text
+    refused = argument and chosen not in _WITH_TEXT
     _check(
         number,
         (not chosen, f"{decision[:40]!r} is no decision; those are {', '.join(DECISIONS)}"),
-        (refused, f"{chosen} takes no text, only {', '.join(takes_text)} do"),
+        (refused, f"{chosen} takes no text, only {', '.join(_WITH_TEXT)} do"),
         (len(argument) > MAX_TEXT, f"the text is longer than {MAX_TEXT:,} characters"),
     )
     return Rule(conditions, Judgement(chosen or "needs_info", argument), number, f"- {text}")
@@ -229,14 +228,14 @@ def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
         found.append(Condition(word, values))
         joint = _AND.match(text, at)
         at = joint.end() if joint else at
-    colon = _COLON.match(text, at)
+    before, colon, rest = text[at:].partition(":")
     either = "there is no `or`: put commas between values, or write two rules"
     _check(
         number,
-        (not colon and _OR.match(text, at), either),
-        (not colon, f"a colon and a decision are missing, as in {_FORM}"),
+        (before.strip() and _OR.match(text, at), either),
+        (before.strip() or not colon, f"a colon and a decision are missing, as in {_FORM}"),
     )
-    return tuple(found), text[colon.end() if colon else at :]
+    return tuple(found), rest
 
 
 def _values(text: str, at: int) -> tuple[tuple[str, ...], int]:

@@ -154,8 +154,6 @@ _OPERATORS: Final[dict[str, Callable[[_Term], Query]]] = {
     **dict.fromkeys(("larger", "size", "smaller"), _read_size),
     "rfc822msgid": _read_message_id,
 }
-
-
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BLANKS: Final = re.compile(r"\s*")
 _MINUSES: Final = re.compile(r"-*")

@@ -18,7 +18,6 @@ from postroom.review.tables import pattern, words
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-
 MAX_LINKS: Final = 20_000  # places in a letter where a link stands; a card that met more says so
 MAX_ADDRESS: Final = 4_000  # characters of a link
 UNREAD: Final = "unread"  # `Link.how` of the one that stands for all beyond these limits
