@@ -273,10 +273,10 @@ def cleanup(
     for name in folder.names():
         try:
             box = AgentMailbox(folder, name)
-            removed, is_emptied = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
+            removed, is_emptied, damaged = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
             messages += removed
             mailboxes += is_emptied
-            if damaged := box.damaged():
+            if damaged:
                 lines = f"{damaged} lines that are no message; they stay as they are"
                 err(f"Note: {box.path} has {lines}")
         except (OSError, PostroomError) as why:

@@ -15,8 +15,8 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, Self
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Final
 
 from postroom.agents.folder import (
     PATIENCE,
@@ -68,7 +68,7 @@ def _nothing() -> None:
     pass
 
 
-class Delivery:
+class Delivery(AbstractContextManager["Delivery"]):
     """A message that is being delivered: no other process gets it until it is confirmed or released.
 
     As a context manager it releases the message if the block raises.
@@ -80,16 +80,9 @@ class Delivery:
         self._lock: int | None = lock
         self._line = line
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, error: type[BaseException] | None, *_details: object) -> None:
         if error is not None:
             self.release()
-
-    def confirm(self) -> None:
-        """Mark the message as read, since it was delivered; release the lock."""
-        self._mark(_nothing)
 
     def deliver(
         self, handle: int, data: bytes, *, patience: float = PATIENCE, done: Action = _nothing
@@ -101,18 +94,19 @@ class Delivery:
         """
         end = max(0, len(data) - LAST_BYTES)
         with self:
-            self._box.wait(patience)
+            with suppress(OSError, Denied), locked(self._box.path, make=False, patience=patience):
+                pass  # nobody else holds it
             write_all(handle, data[:end])
             # The descriptor then takes the rest at once, so that the mailbox is locked only briefly.
             wait_until_writable(handle)
-        self._mark(lambda: write_all(handle, data[end:]), done=done)
+        self.confirm(lambda: write_all(handle, data[end:]), done)
 
     def take_back(self) -> None:
         """Make the message unread again: the call was cancelled after the message had been confirmed."""
         with suppress(OSError, PostroomError):
             self._box.unmark(self._line)
 
-    def _mark(self, write: Action, done: Action = _nothing) -> None:
+    def confirm(self, write: Action = _nothing, done: Action = _nothing) -> None:
         """Call `write`; if it succeeds, mark the message as read and call `done`. Release the message in any case.
 
         An error in marking is ignored: the message is then read twice, which is better than never.
@@ -308,11 +302,6 @@ class AgentMailbox:
 
             yield mark
 
-    def wait(self, patience: float) -> None:
-        """Wait until no process holds the mailbox's lock; `Locked` after `patience` seconds, other errors are ignored."""
-        with suppress(OSError, Denied), locked(self.path, make=False, patience=patience):
-            pass
-
     def unmark(self, line: MessageLine) -> None:
         """Make a message unread again, unless its line was changed or moved after it was marked."""
         at = find_unread_flag(line.line)
@@ -338,18 +327,11 @@ class AgentMailbox:
     def messages(self, *words: str) -> list[AgentMessage]:
         """Return the messages whose line contains all of these words, oldest first; without words, all."""
         wanted = [write_word(word) for word in words]
-        rows = split_lines(self._data())
-        likely = (row for row in rows if all(word in row[1] for word in wanted))
-        return [one.message for one in find_messages(likely)]
-
-    def damaged(self) -> int:
-        """Return the number of lines that are no valid message."""
-        return sum(1 for _, line in split_lines(self._data()) if read_message(line) is None)
-
-    def _data(self) -> bytes:
+        data = b""
         with suppress(FileNotFoundError), self._open() as handle:
-            return read_all(handle)
-        return b""
+            data = read_all(handle)  # the lock is held no longer than that takes
+        likely = (row for row in split_lines(data) if all(word in row[1] for word in wanted))
+        return [one.message for one in find_messages(likely)]
 
     def change_token(self) -> tuple[int, int]:
         """Return a value that differs after each change of the file: its size and time."""
@@ -402,17 +384,18 @@ class AgentMailbox:
 
     # Cleaning up, and repair after a crash
 
-    def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool]:
-        """Remove messages that are read and not newer than `before`; return their number, and whether no line is left.
+    def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool, int]:
+        """Remove messages that are read and not newer than `before`.
 
-        A line that is no message stays. If a message follows an incomplete line without a line end, that incomplete
-        part is moved to another file.
+        Returns their number, whether no line is left, and the number of lines that are no message: those stay. If a
+        message follows an incomplete line without a line end, that incomplete part is moved to another file.
         """
-        kept, torn, gone = [], [], []
+        kept, torn, gone, damaged = [], [], [], 0
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)
             for _, line in split_lines(data):
                 message, at = find_message(line)
+                damaged += message is None
                 if at:
                     torn.append(line[:at])
                 if message and message.read and (seconds(message.created) or 0.0) <= before:
@@ -428,8 +411,8 @@ class AgentMailbox:
                 else:
                     os.ftruncate(handle, 0)
                 self._remove_abouts(set(gone))
-            return len(gone), is_emptied
-        return 0, False
+            return len(gone), is_emptied, damaged
+        return 0, False, 0
 
     def _repair(self, handle: int) -> None:
         """Finish an overwriting that a crash interrupted, and complete or set aside an incomplete last line."""

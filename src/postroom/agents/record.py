@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 MAX_TRIES: Final = 4  # candidates for the beginning of a message within one line
-CHUNK: Final = 65_536  # bytes that are read at once
 ZERO: Final = "0001-01-01T00:00:00Z"  # how Go writes that there is no time
 STATUSES: Final = ("ready", "work", "offline")
 READ: Final = b'"read_flag":true'
@@ -58,7 +57,7 @@ def write_state(state: AgentState) -> bytes:
 
 
 def write_word(text: str) -> bytes:
-    """Return a text as it is written inside a line, without the quotation marks."""
+    """Return a text as it stands inside a line, without the quotation marks."""
     return _line(text)[1:-2]
 
 
@@ -109,9 +108,6 @@ def _fields(line: bytes) -> dict[str, Any]:
     return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-# Finding messages in a file
-
-
 class MessageLine(NamedTuple):
     message: AgentMessage
     start: int  # the offset in the file
@@ -121,35 +117,27 @@ class MessageLine(NamedTuple):
 Line = tuple[int, bytes]  # its offset in the file, and its bytes
 
 
-def split_lines(data: bytes, base: int = 0) -> Iterator[Line]:
-    """Yield the lines that have a line end and are not empty; `base` is the offset of the data in the file."""
-    at = 0
-    while (end := data.find(b"\n", at)) >= 0:
-        if end > at:
-            yield base + at, data[at:end]
-        at = end + 1
+def split_lines(data: bytes) -> Iterator[Line]:
+    """Yield the lines that have a line end and are not empty."""
+    return _numbered(BytesIO(data), 0)
 
 
 def read_lines(handle: int, start: int) -> Iterator[Line]:
-    """Yield the lines of a file from an offset on. The file is read in chunks, as the caller asks for lines."""
-    rest: list[bytes] = []  # the beginning of a line that does not end in its chunk
-    read = start
-    while piece := os.pread(handle, CHUNK, read):
-        read += len(piece)
-        whole = piece.rfind(b"\n") + 1
-        if not whole:
-            rest.append(piece)
-            continue
-        data = b"".join([*rest, piece[:whole]])
-        yield from split_lines(data, start)
-        start, rest = start + len(data), [piece[whole:]]
+    """Yield the same lines of an open file from an offset on, which is read as the caller asks for them."""
+    with open(handle, "rb", closefd=False) as file:
+        file.seek(start)
+        yield from _numbered(file, start)
+
+
+def _numbered(lines: Iterable[bytes], start: int) -> Iterator[Line]:
+    for line in lines:
+        if line.endswith(b"\n") and line != b"\n":
+            yield start, line[:-1]
+        start += len(line)
 
 
 def find_message(line: bytes) -> tuple[AgentMessage | None, int]:
-    """Return the message of a line, and its offset in the line.
-
-    The offset is not 0 if the original has appended a message to an incomplete line.
-    """
+    """Return the message of a line and its offset, which is not 0 after an incomplete line of the original's."""
     if message := read_message(line):
         return message, 0
     starts = [match.start() for match in _GLUED.finditer(line)][-MAX_TRIES:]
@@ -189,9 +177,6 @@ def find_unread_flag(line: bytes) -> int:
     return -1
 
 
-# Moments
-
-
 def now(nanoseconds: Callable[[], int] = time.time_ns) -> str:
     """Return the current time as RFC 3339 in the zone of this machine, its fraction without trailing zeros."""
     moment = nanoseconds()
@@ -203,7 +188,7 @@ def now(nanoseconds: Callable[[], int] = time.time_ns) -> str:
 
 
 def seconds(moment: str) -> float | None:
-    """Return an RFC 3339 time as Unix seconds, to the microsecond: 0 for one before 1970, such as `ZERO`, and None if it is invalid."""
+    """Return an RFC 3339 time as Unix seconds: 0 for one before 1970, such as `ZERO`, None if it is invalid."""
     from datetime import datetime  # hooks must start quickly, and do not need it
 
     if not _MOMENT.fullmatch(moment):
