@@ -13,7 +13,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
@@ -22,7 +22,6 @@ from postroom.store.files import create, open_locked, open_regular, replace, wri
 PATIENCE: Final = 10.0  # seconds to wait for another process's lock
 SMALL: Final = 1_000_000  # bytes; a limit for files that are never larger by themselves
 NO_ROOT: Final = "not in a git repository: not in a git repository"
-_COPY_HEAD: Final = rb"\[(\d{1,20}), (\d{1,20}), (\d{1,20})\]\n"
 
 
 class MailFolder:
@@ -76,7 +75,6 @@ class MailFolder:
         return os.path.join(self.own_files, f"{name}.{ending}")
 
     def names(self) -> list[str]:
-        """Return the names of all mailboxes."""
         return list_names(self.boxes, ".jsonl")
 
     def ignored(self) -> frozenset[str]:
@@ -106,9 +104,6 @@ def list_names(folder: str, ending: str) -> list[str]:
     return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
 
 
-# Files
-
-
 def open_own(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file and return its descriptor; raise `Denied` for a link, a device, or a file with a second name."""
     try:
@@ -123,26 +118,26 @@ def open_own(path: str | os.PathLike[str], flags: int) -> int:
 
 
 @contextmanager
-def opened_own(path: str, flags: int) -> Iterator[int]:
-    """Open a file as `open_own` does, and close it after the block."""
-    handle = open_own(path, flags)
+def _closing(handle: int) -> Iterator[int]:
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-@contextmanager
-def locked(path: str, *, make: bool = True, patience: float = PATIENCE) -> Iterator[int]:
-    """Hold the lock of a file and yield its descriptor; with `make`, a missing file is created.
+def opened_own(path: str, flags: int) -> AbstractContextManager[int]:
+    """Open a file as `open_own` does, and close it after the block."""
+    return _closing(open_own(path, flags))
+
+
+def locked(
+    path: str, *, make: bool = True, patience: float = PATIENCE
+) -> AbstractContextManager[int]:
+    """Lock a file and return its descriptor for a block; with `make`, a missing file is created.
 
     Raises `Locked` after `patience` seconds, and without `make` `FileNotFoundError` for a missing file.
     """
-    handle = open_locked(path, patience, create=make, open_file=open_own)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    return _closing(open_locked(path, patience, create=make, open_file=open_own))
 
 
 def content(path: str, limit: int | None = SMALL) -> bytes:
@@ -207,7 +202,7 @@ def finish_overwriting(copy: str, handle: int) -> None:
             data = read_all(source)
     except (FileNotFoundError, Denied):
         return
-    head = re.match(_COPY_HEAD, data)
+    head = re.match(rb"\[(\d{1,20}), (\d{1,20}), (\d{1,20})\]\n", data)
     inode, length, crc = map(int, head.groups()) if head else (0, 0, 0)
     both = data[head.end() :] if head else b""
     if inode == os.fstat(handle).st_ino and zlib.crc32(both) == crc:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Final
 
+from postroom.agents import record
 from postroom.agents.folder import (
     PATIENCE,
     MailFolder,
@@ -32,22 +33,7 @@ from postroom.agents.folder import (
     read_all,
     write_at,
 )
-from postroom.agents.record import (
-    AgentMessage,
-    MessageLine,
-    count_unread,
-    find_message,
-    find_messages,
-    find_unread,
-    find_unread_flag,
-    now,
-    read_lines,
-    read_message,
-    seconds,
-    split_lines,
-    write_message,
-    write_word,
-)
+from postroom.agents.record import AgentMessage, MessageLine
 from postroom.core.errors import Denied, PostroomError, Unavailable
 from postroom.store.files import open_locked, wait_until_writable, write_all
 
@@ -55,9 +41,8 @@ ID_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 MAX_SIZE: Final = 64_000_000  # bytes; a mailbox takes no message beyond it
 # A message is marked together with its last bytes: so few that a pipe takes them in one piece.
 LAST_BYTES: Final = 512
-POSITION_TAIL: Final = (
-    36  # bytes before a position that identify it: a line's time, which never changes
-)
+# Bytes before a position that identify it: a line's time, which never changes.
+POSITION_TAIL: Final = 36
 CURSOR_SIZE: Final = 200  # bytes of the file with the cursor
 _ID: Final = re.compile(rb'"id":"([A-Za-z0-9]{8})"')
 
@@ -155,6 +140,7 @@ class AgentMailbox:
         self._cursor = f"{self._beside}cursor"
         self._copy = f"{self._beside}rewrite"
         self._about = f"{self._beside}about"
+        self._notice = f"{self._beside}told"
         self._ids = set[bytes]()  # of all messages before `_ids_end`
         self._ids_end: Position = (0, 0, 0)
 
@@ -164,8 +150,6 @@ class AgentMailbox:
         with locked(self.path, make=make, patience=patience) as handle:
             self._repair(handle)
             yield handle
-
-    # Sending
 
     def append(
         self,
@@ -186,12 +170,11 @@ class AgentMailbox:
         with self._open(patience, make=True) as handle:
             size = os.fstat(handle).st_size
             id = self._new_id(handle, draw)
-            message = AgentMessage(id, sender, self.name, text, created=now())
-            line = write_message(message)
+            message = AgentMessage(id, sender, self.name, text, created=record.now())
+            line = record.write_message(message)
             if size + len(line) > MAX_SIZE:
-                raise Unavailable(
-                    f"the mailbox of {self.name} is full: nobody reads or cleans it up"
-                )
+                name = self.name
+                raise Unavailable(f"the mailbox of {name} is full: nobody reads or cleans it up")
             try:
                 if details := about(message):
                     line_about = json.dumps({"id": id, **details}, separators=(",", ":"))
@@ -218,15 +201,13 @@ class AgentMailbox:
             id = "".join(ID_ALPHABET[one] for one in drawn if one < len(ID_ALPHABET))[:8]
         return id
 
-    # The details of messages, in a file of Postroom's own that is changed under the mailbox's lock
-
     def about(self, id: str) -> dict[str, str]:
-        return self.abouts(b'{"id":"' + write_word(id) + b'"').get(id, {})
+        return self.abouts(b'{"id":"' + record.write_word(id) + b'"').get(id, {})
 
     def abouts(self, start: bytes = b"{") -> dict[str, dict[str, str]]:
         """Return the details of all messages by their ids; with `start`, of those whose line begins with it."""
         found = {}
-        for _, line in split_lines(content(self._about, None)):
+        for _, line in record.split_lines(content(self._about, None)):
             if line.startswith(start):
                 with suppress(ValueError, RecursionError):
                     values = json.loads(line).items()
@@ -235,18 +216,15 @@ class AgentMailbox:
         return found
 
     def copies(self, id: str) -> int:
-        """Return how often an id occurs in the file. Takes no lock."""
-        return content(self.path, None).count(b'"' + write_word(id) + b'"')
+        """Return how often an id occurs in the file."""
+        return content(self.path, None).count(b'"' + record.write_word(id) + b'"')
 
     def _remove_abouts(self, ids: set[str]) -> None:
-        """Remove the details of messages that were removed."""
         gone = {id.encode("utf-8", "replace") for id in ids}
         with suppress(OSError, Denied), opened_own(self._about, os.O_RDWR) as handle:
             old = read_all(handle).splitlines(keepends=True)
             new = [line for line in old if not ((id := _ID.match(line, 1)) and id[1] in gone)]
             overwrite(handle, b"".join(line for line in new if line.strip()))
-
-    # Receiving
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message, which no other process gets meanwhile; None if all are read."""
@@ -265,7 +243,7 @@ class AgentMailbox:
     def _oldest(self, patience: float) -> MessageLine | None:
         with suppress(FileNotFoundError), self._open(patience) as handle:
             start = self._read_cursor(handle)
-            line = next(find_unread(read_lines(handle, start)), None)
+            line = next(record.find_unread(record.read_lines(handle, start)), None)
             read_until = line.start if line else os.fstat(handle).st_size
             if start != read_until:
                 self._write_cursor(handle, read_until)
@@ -282,13 +260,13 @@ class AgentMailbox:
         with self._open(patience) as handle:
             if os.pread(handle, len(line.line) + 1, line.start) != line.line + b"\n":
                 # Another program has rewritten the file meanwhile.
-                everything = find_messages(split_lines(read_all(handle)))
+                everything = record.find_messages(record.split_lines(read_all(handle)))
                 moved = next((one for one in everything if one.message == line.message), None)
                 if moved is None:
                     yield _nothing
                     return
                 line = moved
-            at = find_unread_flag(line.line)
+            at = record.find_unread_flag(line.line)
 
             def mark() -> None:
                 if at >= 0:
@@ -297,14 +275,14 @@ class AgentMailbox:
                 else:  # the line has no `read_flag` to overwrite
                     old = read_all(handle)
                     end = line.start + len(line.line) + 1
-                    new = write_message(line.message._replace(read=True))
+                    new = record.write_message(line.message._replace(read=True))
                     overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[end:])
 
             yield mark
 
     def unmark(self, line: MessageLine) -> None:
         """Make a message unread again, unless its line was changed or moved after it was marked."""
-        at = find_unread_flag(line.line)
+        at = record.find_unread_flag(line.line)
         marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
         with locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
@@ -313,9 +291,8 @@ class AgentMailbox:
                 self._write_cursor(handle, unread_from)
 
     def unread(self) -> int:
-        """Return the number of unread messages."""
         with suppress(FileNotFoundError), self._open() as handle:
-            return count_unread(read_all(handle, self._read_cursor(handle)))
+            return record.count_unread(read_all(handle, self._read_cursor(handle)))
         return 0
 
     def may_have_unread(self) -> bool:
@@ -326,34 +303,31 @@ class AgentMailbox:
 
     def messages(self, *words: str) -> list[AgentMessage]:
         """Return the messages whose line contains all of these words, oldest first; without words, all."""
-        wanted = [write_word(word) for word in words]
+        wanted = [record.write_word(word) for word in words]
         data = b""
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)  # the lock is held no longer than that takes
-        likely = (row for row in split_lines(data) if all(word in row[1] for word in wanted))
-        return [one.message for one in find_messages(likely)]
+        likely = (row for row in record.split_lines(data) if all(word in row[1] for word in wanted))
+        return [one.message for one in record.find_messages(likely)]
 
     def change_token(self) -> tuple[int, int]:
         """Return a value that differs after each change of the file: its size and time."""
-        try:
+        with suppress(OSError):
             status = os.lstat(self.path)
-        except OSError:
-            return (0, 0)
-        return (status.st_size, status.st_mtime_ns)
-
-    # The cursor: an offset before which all messages are read. It counts only while the file before it is unchanged.
+            return (status.st_size, status.st_mtime_ns)
+        return (0, 0)
 
     def _read_cursor(self, handle: int) -> int:
-        """Return an offset before which all messages are read; 0 if the cursor does not fit the file."""
+        """Return an offset before which all messages are read; 0 if the file before the cursor has changed."""
         try:
             inode, offset, crc, size, mtime = map(int, content(self._cursor, CURSOR_SIZE).split())
         except ValueError:
             return 0
         status = os.fstat(handle)
         # A file that only grew was appended to. Otherwise a program has changed lines before the end.
-        is_changed = size == status.st_size and mtime != status.st_mtime_ns
-        is_changed = is_changed or status.st_size < size
-        is_valid = not is_changed and _is_unchanged(handle, (inode, offset, crc))
+        has_grown = status.st_size > size
+        is_same = (size, mtime) == (status.st_size, status.st_mtime_ns)
+        is_valid = (has_grown or is_same) and _is_unchanged(handle, (inode, offset, crc))
         return offset if is_valid else 0
 
     def _write_cursor(self, handle: int, offset: int) -> None:
@@ -361,28 +335,21 @@ class AgentMailbox:
         status = os.fstat(handle)
         values = (*_position(handle, offset), status.st_size, status.st_mtime_ns)
         line = " ".join(map(str, values)).ljust(CURSOR_SIZE - 1) + "\n"
-        with (
-            suppress(OSError, Denied),
-            opened_own(self._cursor, os.O_WRONLY | os.O_CREAT) as cursor,
-        ):
+        flags = os.O_WRONLY | os.O_CREAT
+        with suppress(OSError, Denied), opened_own(self._cursor, flags) as cursor:
             os.pwrite(cursor, line.encode(), 0)
 
-    # The time at which the owner last learned of unread mail
-
     def record_notice(self) -> None:
-        path = f"{self._beside}told"
-        os.close(open_own(path, os.O_WRONLY | os.O_CREAT))
-        # The kernel's own time stamps lag by milliseconds: a message just written would seem newer than the notice.
-        os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
+        """Record that the owner learns of unread mail now."""
+        with opened_own(self._notice, os.O_WRONLY | os.O_CREAT) as handle:
+            # The kernel's own time stamps lag by milliseconds: a message just written would seem newer.
+            os.utime(handle, ns=(time.time_ns(),) * 2)
 
     def last_notice(self) -> float:
         """Return the Unix time at which the owner last learned of unread mail; 0 if it never did."""
-        try:
-            return os.lstat(f"{self._beside}told").st_mtime
-        except OSError:
-            return 0.0
-
-    # Cleaning up, and repair after a crash
+        with suppress(OSError):
+            return os.lstat(self._notice).st_mtime
+        return 0.0
 
     def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool, int]:
         """Remove messages that are read and not newer than `before`.
@@ -393,12 +360,12 @@ class AgentMailbox:
         kept, torn, gone, damaged = [], [], [], 0
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)
-            for _, line in split_lines(data):
-                message, at = find_message(line)
+            for _, line in record.split_lines(data):
+                message, at = record.find_message(line)
                 damaged += message is None
                 if at:
                     torn.append(line[:at])
-                if message and message.read and (seconds(message.created) or 0.0) <= before:
+                if message and message.read and (record.seconds(message.created) or 0.0) <= before:
                     gone.append(message.id)
                 else:
                     kept.append(line[at:] + b"\n")
@@ -422,7 +389,7 @@ class AgentMailbox:
             return
         data = read_all(handle)
         start = data.rfind(b"\n") + 1
-        if read_message(data[start:]) is not None:  # complete, but without its line end
+        if record.read_message(data[start:]) is not None:  # complete, but without its line end
             write_at(handle, b"\n", size)
         else:
             self._set_aside(data[start:])
