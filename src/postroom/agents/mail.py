@@ -19,8 +19,6 @@ from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
 REGISTER_INTERVAL: Final = 10.0  # seconds before a process writes the same agent's name again
-CACHED_BOXES: Final = 64  # mailboxes that a process keeps in memory
-NO_TMUX: Final = "Warning: not running in tmux session, skipping offline recipient check"
 
 Warn = Callable[[str], None]
 
@@ -45,7 +43,7 @@ class AgentMail:
     def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
         self._cwd = cwd
         self.environ = environ
-        self._box = lru_cache(CACHED_BOXES)(AgentMailbox)
+        self._box = lru_cache(maxsize=64)(AgentMailbox)
         self._folder: MailFolder | None = None
         self._registered_at: dict[AgentCaller, float] = {}
 
@@ -77,8 +75,6 @@ class AgentMail:
             roster.register(self.folder, me, self.environ.get("TMUX", "").partition(",")[0])
             self._registered_at = {me: time.monotonic()}
 
-    # Sending
-
     def recipients(self, me: AgentCaller) -> list[str]:
         """Return the names that can be written to, with the caller's own."""
         folder = self.find_folder()
@@ -108,9 +104,8 @@ class AgentMail:
         if is_known and recipient == me.name:
             raise SelfAddressed("cannot send message to self")
         if not is_known or (folder and recipient in folder.ignored()):
-            raise NotFound(
-                "recipient not found", remedy="list_agents, or recipients, says who is there."
-            )
+            remedy = "list_agents, or recipients, says who is there."
+            raise NotFound("recipient not found", remedy=remedy)
 
         folder = self.folder  # raises outside of a repository
         with error_context("failed to write message"):
@@ -119,8 +114,6 @@ class AgentMail:
             )
         self.register(me)
         return message
-
-    # Receiving
 
     def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; None without one. It is marked as read once its delivery is confirmed."""
@@ -165,8 +158,6 @@ class AgentMail:
     def statuses(self) -> dict[str, str]:
         return {state.name: state.status for state in states(self.folder)}
 
-    # Reading again what was written
-
     def letter(
         self, message: AgentMessage, owner: str, about: Mapping[str, str] | None = None
     ) -> AgentLetter:
@@ -177,9 +168,7 @@ class AgentMail:
         is_delivered = box.last_notice() >= (seconds(message.created) or 0.0) > 0
         state = "read" if message.read else "delivered" if is_delivered else "queued"
         if seal and box.copies(message.id) > 1:
-            seal = (
-                ""  # another program has copied the message: the seal proves nothing for the copy
-            )
+            seal = ""  # another program has copied the message: it proves nothing for the copy
         return AgentLetter(message, thread or message.id, reply_to, state, seal)
 
     def history(self, me: AgentCaller, id: str = "") -> Iterator[AgentMessage]:
@@ -197,13 +186,13 @@ class AgentMail:
 
     def find(self, me: AgentCaller, id: str) -> AgentMessage:
         """Return one message to or from this agent."""
-        found = next((one for one in self.history(me, id) if one.id == id), None)
-        if found is None:
-            raise NotFound(
-                "There is no message of that id to you or from you",
-                remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
-            )
-        return found
+        for message in self.history(me, id):
+            if message.id == id:
+                return message
+        raise NotFound(
+            "There is no message of that id to you or from you",
+            remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
+        )
 
 
 def _refuse_nameless(me: AgentCaller) -> None:
@@ -226,9 +215,6 @@ def error_context(doing: str) -> Iterator[None]:
         raise
 
 
-# Cleaning up: removes agents that are gone, and messages that were read; an unread message is never removed
-
-
 class CleanupCounts(NamedTuple):
     """The numbers of things removed, or to be removed."""
 
@@ -238,7 +224,6 @@ class CleanupCounts(NamedTuple):
     mailboxes: int = 0
 
     def describe(self, *, dry_run: bool) -> str:
-        """Return a summary in the original's words."""
         head = "Cleanup preview (dry-run):" if dry_run else "Cleanup complete:"
         word = "to remove" if dry_run else "removed"
         states = f"{self.offline + self.stale} ({self.offline} offline, {self.stale} stale)"
@@ -255,7 +240,7 @@ def cleanup(
     dry_run: bool,
     err: Warn,
 ) -> CleanupCounts:
-    """Clean up the agent mail in the folder `cwd`; return the counts. A `dry_run` changes nothing.
+    """Remove agents that are gone, and messages that were read, in the folder `cwd`. A `dry_run` changes nothing.
 
     An empty mailbox is not unlinked: a program that has it open would write its next message to a file nobody finds.
     """
@@ -291,7 +276,7 @@ def cleanup(
 def _present(folder: MailFolder, environ: Mapping[str, str], err: Warn) -> set[str] | None:
     """Return the names of the agents that are present; None if tmux cannot tell."""
     if not environ.get("TMUX"):
-        err(NO_TMUX)
+        err("Warning: not running in tmux session, skipping offline recipient check")
         return None
     try:
         windows = tmux.windows(tmux.panes("", environ))

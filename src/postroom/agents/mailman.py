@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 from typing import Final, NamedTuple
 
 from postroom.agents import roster, tmux
@@ -52,7 +53,9 @@ class Mailman:
         self._environ = environ
         self._log = say
         self._stop = stop
-        self._nudged_at: dict[str, float] = {}  # by name, for agents without a state
+        self._nudged_at: dict[
+            str, float
+        ] = {}  # by name; agents without a state have no record of it
         self._last_reasons: dict[str, str] = {}  # why an agent was not nudged, by name
 
     def run(self) -> None:
@@ -72,7 +75,7 @@ class Mailman:
                 try:
                     self.cycle()
                 except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
-                    self._log(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
+                    self._log(f"[mailman] {_reason(why)}")
                 self._wait(watch.watch)
 
     def _wait(self, watch: Callable[..., object]) -> None:
@@ -89,49 +92,38 @@ class Mailman:
         known = states(self._folder)
         panes = self._panes()
         now = time.monotonic()
-        stateless = set(self._folder.names()) - {state.name for state in known}
-        ready = {
+        due = {
             state.name: _is_declared(state)
             for state in known
             if state.status == "ready"
             and time.time() - (seconds(state.notified) or 0.0) >= NUDGE_INTERVAL
         }
-        due = [
-            name
-            for name in stateless
-            if now - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL
-        ]
-        ready |= dict.fromkeys(sorted(due), False)
-        threads = []
-        for name, is_ready in ready.items():
-            with suppress(PostroomError, OSError):
-                if AgentMailbox(self._folder, name).unread() > 0:
-                    threads.append(Thread(target=self._nudge_or_log, args=(name, panes, is_ready)))
-                    if name in stateless:
+        for name in sorted(set(self._folder.names()) - {state.name for state in known}):
+            if now - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL:
+                due[name] = False
+        with ThreadPoolExecutor(max_workers=len(due) or 1) as threads:
+            for name, is_ready in due.items():
+                with suppress(PostroomError, OSError):
+                    if AgentMailbox(self._folder, name).unread() > 0:
+                        threads.submit(self._nudge_or_log, name, panes, is_ready=is_ready)
                         self._nudged_at[name] = now
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
         change_states(self._folder, _keep_recent)
 
-    def _nudge_or_log(self, name: str, panes: list[Pane], is_ready: bool) -> None:  # noqa: FBT001
-        # Nudge one agent and record that, or log the reason why not. Runs in a thread of its own, so it never raises.
+    def _nudge_or_log(self, name: str, panes: list[Pane], *, is_ready: bool) -> None:
+        """Nudge one agent and record that, or log the reason why not. Never raises: it runs in a thread of its own."""
+        why, text = "", f"told {one_line(name)} of its mail"
         try:
             pane = self._find_pane(name, panes)
-            why = self._reason_to_wait(pane, is_ready=is_ready) or self._nudge(pane)
-            if not why:
-                AgentMailbox(self._folder, name).record_notice()
-                record_nudge(self._folder, name)
-        except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
-            why = one_line(getattr(wrong, "message", "") or str(wrong))
-        if not why:
-            self._log(f"[mailman] told {one_line(name)} of its mail")
-        elif self._last_reasons.get(name) != why:  # the same reason is logged once
-            self._log(f"[mailman] {one_line(name)} is not told yet: {why}")
+            self._check_idle(pane, is_ready=is_ready)
+            self._nudge(pane)
+            AgentMailbox(self._folder, name).record_notice()
+            record_nudge(self._folder, name)
+        except Exception as error:  # noqa: BLE001 - one agent's trouble is no other's
+            why = _reason(error)
+            text = f"{one_line(name)} is not told yet: {why}"
+        if not why or self._last_reasons.get(name) != why:  # the same reason is logged once
+            self._log(f"[mailman] {text}")
         self._last_reasons[name] = why
-
-    # The agent's pane
 
     def _panes(self) -> list[Pane]:
         pane = self._environ.get("TMUX") and self._environ.get("TMUX_PANE")
@@ -144,15 +136,14 @@ class Mailman:
         named = [pane for pane in panes if pane.name.strip() == name]
         registered = roster.registered(self._folder).get(name, {}).get("pane")
         own = [pane for pane in named if pane.id == registered]
-        why = ""
         if not named:
-            why = "it has no window here; hooks or its own tools bring it"
+            raise Unavailable("it has no window here; hooks or its own tools bring it")
         # Without tmux around us, the list has all sessions: a window of another project may have that name.
-        elif not own and not self._environ.get("TMUX"):
+        if not own and not self._environ.get("TMUX"):
             why = "it has not said yet in which pane it is; or start this in its session"
-        elif len(named) > 1 and not own:
+            raise Unavailable(why)
+        if len(named) > 1 and not own:
             why = "its window has several panes, and it has not said yet in which one it is"
-        if why:
             raise Unavailable(why)
         return (own or named)[0]
 
@@ -172,40 +163,40 @@ class Mailman:
             for row in rows.splitlines()
         )
 
-    def _reason_to_wait(self, pane: Pane, *, is_ready: bool) -> str:
-        """Return the reason not to type into a pane now; an empty text if there is none.
+    def _check_idle(self, pane: Pane, *, is_ready: bool) -> None:
+        """Raise `Unavailable` with the reason if nothing may be typed into a pane now.
 
         With `is_ready`, the agent has set its status to ready itself: then a shell in the foreground is its own.
         """
         if pane.dead or pane.in_mode or pane.synchronized:
-            return "its pane is not taking input of its own"
+            raise Unavailable("its pane is not taking input of its own")
         if self._is_person_typing(pane):
-            return "somebody is typing there"
+            raise Unavailable("somebody is typing there")
         before = self._capture(pane)
         if self._stop.wait(STILL_TIME):
-            return "the mailman ends"
+            raise Unavailable("the mailman ends")
         after = self._capture(pane)
         if before != after or after.in_mode:
-            return "it is at work"
+            raise Unavailable("it is at work")
         if after.typed_text():
-            return "something is typed there already"
+            raise Unavailable("something is typed there already")
         if not is_ready and after.command.lstrip("-") in SHELLS:
-            return f"{one_line(after.command)} is in front, and no agent has said that it is ready"
-        return ""
+            shell = one_line(after.command)
+            raise Unavailable(f"{shell} is in front, and no agent has said that it is ready")
 
-    def _nudge(self, pane: Pane) -> str:
-        """Type the line and press Enter until it is accepted; return the failure, or an empty text."""
+    def _nudge(self, pane: Pane) -> None:
+        """Type the line and press Enter until it is accepted; raise `Unavailable` with the reason if it is not."""
         tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
         if not self._wait_for_input(pane, lambda typed: typed == NUDGE):
-            return "it does not show what is typed, or somebody typed at the same time"
+            raise Unavailable("it does not show what is typed, or somebody typed at the same time")
         time.sleep(ENTER_DELAY)  # some programs take an Enter that comes with the text for pasted
         for _ in range(2):
             if self._capture(pane).typed_text() != NUDGE:
-                return "somebody typed at the same time: the line was left as it is"
+                raise Unavailable("somebody typed at the same time: the line was left as it is")
             tmux.run(["send-keys", "-t", pane.id, "Enter"], self._environ)
             if self._wait_for_input(pane, lambda typed: NUDGE not in typed):
-                return ""
-        return "it did not take the line"
+                return
+        raise Unavailable("it did not take the line")
 
     def _wait_for_input(self, pane: Pane, is_expected: Callable[[str], bool]) -> bool:
         """Return True once the text in the pane's input is as expected, False after `INPUT_TIMEOUT`."""
@@ -215,6 +206,10 @@ class Mailman:
             # Not `_stop.wait`: a mailman that is stopped still finishes the line that it began.
             time.sleep(CAPTURE_INTERVAL)
         return False
+
+
+def _reason(error: Exception) -> str:
+    return one_line(getattr(error, "message", "") or str(error))
 
 
 def _is_declared(state: AgentState) -> bool:
@@ -229,14 +224,11 @@ def _keep_recent(known: States) -> States:
     return [state for state in known if (seconds(state.updated) or 0.0) > oldest]
 
 
-# What a pane shows
-
 SHELLS: Final = frozenset("sh bash zsh fish dash ksh mksh tcsh csh nu elvish xonsh pwsh".split())
 _BORDERS: Final = " │┃|╎┆\t"
 _CODES: Final = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-_COLOUR: Final = re.compile(
-    r"\b[34]8;(?:5;\d*|2;\d*;\d*;\d*)"
-)  # its numbers are not codes of their own
+# The numbers of a colour are not codes of their own.
+_COLOUR: Final = re.compile(r"\b[34]8;(?:5;\d*|2;\d*;\d*;\d*)")
 # The first of these signs with a blank after it is the prompt; the text after it is typed. A prompt that ends in `:`
 # is left out: it asks for a password or a choice, not for a line to work on.
 _PROMPT: Final = re.compile(r"[>❯›»$#%λ➜](?:\s|$)")
@@ -277,9 +269,6 @@ def _without_dimmed(row: str) -> str:
             changes = [number == "2" for number in numbers if number in {"", "0", "2", "22"}]
             is_dim = changes[-1] if changes else is_dim
     return "".join(kept)
-
-
-# The process
 
 
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:

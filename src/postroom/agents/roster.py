@@ -13,19 +13,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from postroom.agents import folder as files
 from postroom.agents import tmux
-from postroom.agents.folder import (
-    NO_ROOT,
-    PATIENCE,
-    SMALL,
-    MailFolder,
-    append,
-    content,
-    list_names,
-    locked,
-    overwrite,
-    read_all,
-)
+from postroom.agents.folder import PATIENCE, SMALL, MailFolder, content
 from postroom.agents.record import ZERO, AgentMessage, AgentState, now, read_state, write_state
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
 from postroom.store.files import replace
@@ -35,9 +25,6 @@ PERSON: Final = "person"  # the person's name, which no agent may have
 NO_WINDOW: Final = "current window '' not found in tmux session"
 MAX_NAME: Final = 64  # characters
 NAME_LIFETIME: Final = 48 * 3600  # seconds that a name is known after it was last used
-UNPROVEN: Final = (
-    "(not proven to be the person)"  # shown after a sender that claims to be the person
-)
 
 States = list[AgentState]
 
@@ -55,11 +42,7 @@ class AgentCaller(NamedTuple):
 
 
 def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> AgentCaller:
-    """Return which agent calls.
-
-    In tmux its name is that of its window. Outside it is the first that is not empty of `given`, the environment's
-    name and `otherwise`; `NotInTmux` if all are empty.
-    """
+    """Return which agent calls; outside tmux, `NotInTmux` if neither `given`, the environment nor `otherwise` has a name."""
     if environ.get("TMUX"):
         return _in_tmux(environ)
     name = given or environ.get(NAME_VARIABLE, "") or otherwise
@@ -132,9 +115,6 @@ def resembles_person(name: str) -> bool:
     return any(reads_as(each, (PERSON,)) for each in (name, re.sub(r"\d", "", name)))
 
 
-# The names of agents, each in a file beside the mailboxes
-
-
 def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
     """Record that this name is used in the repository; in tmux also the pane and tmux's `socket`."""
     about = {"pane": me.pane, "socket": socket} if me.pane else {}
@@ -150,7 +130,7 @@ def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
 def registered(folder: MailFolder, *, lasts: float = NAME_LIFETIME) -> dict[str, dict[str, Any]]:
     """Return the record of each name that was used in the last `lasts` seconds."""
     known = {}
-    for name in list_names(folder.own_files, ".agent"):
+    for name in files.list_names(folder.own_files, ".agent"):
         path = os.path.join(folder.own_files, f"{name}.agent")
         try:
             about = json.loads(content(path, 10_000))
@@ -173,14 +153,10 @@ def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
         named = [name for name, about in kept.items() if not about.get("pane")]
         return [*me.windows, *(name for name in named if name not in me.windows)]
     if folder is None:
-        raise NotFound(
-            NO_ROOT, remedy="Agents that write to each other work in one git repository."
-        )
+        remedy = "Agents that write to each other work in one git repository."
+        raise NotFound(files.NO_ROOT, remedy=remedy)
     present = [state.name for state in states(folder) if state.status != "offline"]
     return sorted({*kept, *present, me.name} - ({PERSON} if PERSON not in kept else set()))
-
-
-# Which agents may be disturbed: a file that others read without a lock
 
 
 def states(folder: MailFolder) -> States:
@@ -191,21 +167,21 @@ def states(folder: MailFolder) -> States:
 def change_states(
     folder: MailFolder, decide: Callable[[States], States], patience: float = PATIENCE
 ) -> None:
-    """Replace the states in the file by what `decide` returns for them.
+    """Replace the states in the file, which others read without a lock, by what `decide` returns for them.
 
     Lines that are no valid state move to another file: the original program fails on such a line.
     """
     folder.make()
-    with locked(folder.states, patience=patience) as handle:
+    with files.locked(folder.states, patience=patience) as handle:
         if os.fstat(handle).st_size > SMALL:
             raise Unavailable(f"{folder.states} is too large to be one of ours")
-        data = read_all(handle)
+        data = files.read_all(handle)
         lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
         if torn := [line + b"\n" for line, state in lines if state is None]:
-            append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
+            files.append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
         new = b"".join(map(write_state, decide([state for _, state in lines if state])))
         if new != data:
-            overwrite(handle, new)
+            files.overwrite(handle, new)
 
 
 def set_status(folder: MailFolder, name: str, status: str, patience: float = PATIENCE) -> None:
@@ -252,29 +228,25 @@ def _change_state(
     change_states(folder, decide, patience)
 
 
-# The person's messages, sealed with a key that only the person has
-
-
 def describe_sender(sender: str, *, proven: bool) -> str:
     """Return the sender's name for display; without proof, a name like the person's gets a warning after it."""
     from postroom.core.text import one_line
 
-    name = one_line(sender)
-    return f"{name} {UNPROVEN}" if resembles_person(sender) and not proven else name
+    is_doubtful = resembles_person(sender) and not proven
+    return f"{one_line(sender)}{' (not proven to be the person)' if is_doubtful else ''}"
 
 
 def seal(key: bytes, root: str, message: AgentMessage) -> str:
-    import hashlib
+    """Return the proof that a message is the person's, by the key that only the person has."""
     import hmac
 
     about = [os.path.realpath(root), message.id, message.to, message.created, message.text]
     words = json.dumps(about).encode()
-    return hmac.new(key, b"postroom voice\n" + words, hashlib.sha256).hexdigest()
+    return hmac.digest(key, b"postroom voice\n" + words, "sha256").hex()
 
 
 def is_sealed(key: bytes, root: str, message: AgentMessage, given: str) -> bool:
     from hmac import compare_digest
 
-    if not key or not given:
-        return False
-    return compare_digest(seal(key, root, message).encode(), given.encode("utf-8", "replace"))
+    expected = seal(key, root, message).encode()
+    return bool(key) and compare_digest(expected, given.encode("utf-8", "replace"))
