@@ -78,7 +78,6 @@ class MailFolder:
         return list_names(self.boxes, ".jsonl")
 
     def ignored(self) -> frozenset[str]:
-        """Return the names that nobody may write to."""
         data = content(os.path.join(self.root, ".agentmailignore"))
         lines = data.decode("utf-8", "replace").split("\n")
         return frozenset(filter(None, map(str.strip, lines)))
@@ -96,7 +95,6 @@ def find(start: str) -> MailFolder | None:
 
 
 def list_names(folder: str, ending: str) -> list[str]:
-    """Return the names of the files in a folder that have this ending, without it."""
     try:
         files = os.listdir(folder)
     except OSError:
@@ -126,7 +124,6 @@ def _closing(handle: int) -> Iterator[int]:
 
 
 def opened_own(path: str, flags: int) -> AbstractContextManager[int]:
-    """Open a file as `open_own` does, and close it after the block."""
     return _closing(open_own(path, flags))
 
 

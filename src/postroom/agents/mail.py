@@ -38,8 +38,6 @@ class AgentLetter(NamedTuple):
 
 
 class AgentMail:
-    """The agent mail of one working directory."""
-
     def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
         self._cwd = cwd
         self.environ = environ
@@ -48,7 +46,6 @@ class AgentMail:
         self._registered_at: dict[AgentCaller, float] = {}
 
     def find_folder(self) -> MailFolder | None:
-        """Return the folder of the repository; None outside of a repository."""
         if self._folder is None:
             self._folder = find(self._cwd)
         return self._folder
@@ -146,7 +143,6 @@ class AgentMail:
         return count
 
     def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
-        """Set whether this agent can be disturbed: ready, work or offline."""
         if status not in STATUSES:
             raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
         _refuse_nameless(me)
@@ -185,7 +181,6 @@ class AgentMail:
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
 
     def find(self, me: AgentCaller, id: str) -> AgentMessage:
-        """Return one message to or from this agent."""
         for message in self.history(me, id):
             if message.id == id:
                 return message
@@ -216,8 +211,6 @@ def error_context(doing: str) -> Iterator[None]:
 
 
 class CleanupCounts(NamedTuple):
-    """The numbers of things removed, or to be removed."""
-
     offline: int = 0
     stale: int = 0
     messages: int = 0

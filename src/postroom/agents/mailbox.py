@@ -130,8 +130,6 @@ def _is_unchanged(handle: int, position: Position) -> bool:
 
 
 class AgentMailbox:
-    """The mailbox of one name."""
-
     def __init__(self, folder: MailFolder, name: str) -> None:
         self.name = name
         self.path = folder.box(name)
@@ -189,7 +187,6 @@ class AgentMailbox:
         return message
 
     def _new_id(self, handle: int, draw: Callable[[int], bytes]) -> str:
-        """Return an id that no message of the file has."""
         if not _is_unchanged(handle, self._ids_end):
             self._ids.clear()
             self._ids_end = (0, 0, 0)
@@ -216,7 +213,6 @@ class AgentMailbox:
         return found
 
     def copies(self, id: str) -> int:
-        """Return how often an id occurs in the file."""
         return content(self.path, None).count(b'"' + record.write_word(id) + b'"')
 
     def _remove_abouts(self, ids: set[str]) -> None:
@@ -340,7 +336,6 @@ class AgentMailbox:
             os.pwrite(cursor, line.encode(), 0)
 
     def record_notice(self) -> None:
-        """Record that the owner learns of unread mail now."""
         with opened_own(self._notice, os.O_WRONLY | os.O_CREAT) as handle:
             # The kernel's own time stamps lag by milliseconds: a message just written would seem newer.
             os.utime(handle, ns=(time.time_ns(),) * 2)

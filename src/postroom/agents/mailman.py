@@ -156,7 +156,6 @@ class Mailman:
         return Screen(captured, int(x), int(y), mode not in ("", "0"), command)
 
     def _is_person_typing(self, pane: Pane) -> bool:
-        """Whether a tmux client that shows this pane has had a key in the last `TYPING_TIME` seconds."""
         rows = tmux.run(["list-clients", "-F", "#{client_activity} #{pane_id}"], self._environ)
         return any(
             row.endswith(f" {pane.id}") and time.time() - int(row.split()[0]) < TYPING_TIME
@@ -219,7 +218,6 @@ def _is_declared(state: AgentState) -> bool:
 
 
 def _keep_recent(known: States) -> States:
-    """Return the states that were renewed within `STATE_LIFETIME`."""
     oldest = time.time() - STATE_LIFETIME
     return [state for state in known if (seconds(state.updated) or 0.0) > oldest]
 

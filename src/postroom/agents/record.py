@@ -46,7 +46,6 @@ class AgentState(NamedTuple):
 
 
 def write_message(message: AgentMessage) -> bytes:
-    """Return the line of a message, as Go's encoder writes it."""
     return _line(dict(zip(_MESSAGE_KEYS, message, strict=True)))
 
 

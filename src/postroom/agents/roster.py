@@ -55,7 +55,6 @@ def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -
 
 
 def person(environ: Mapping[str, str]) -> AgentCaller:
-    """Return the person as a caller; in tmux with the windows of the session."""
     windows = None
     if environ.get("TMUX") and _is_pane(environ.get("TMUX_PANE", "")):
         windows = tuple(tmux.windows(tmux.panes(environ["TMUX_PANE"], environ)))
@@ -91,7 +90,6 @@ def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
 
 
 def check_name(name: str) -> str:
-    """Return the name if an agent may have it; raise `Invalid` otherwise."""
     is_visible = 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
     if not name.isascii():
         from postroom.core.text import one_line

@@ -24,7 +24,6 @@ class Edit:
     remove: Sequence[str] = ()
 
     def apply(self, note: Note) -> Note:
-        """Return the note with all of it done."""
         texts = (self.append, self.prepend, self.find)
         if bool(self.find) != (self.replace is not None):
             raise Invalid(

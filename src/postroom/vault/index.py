@@ -131,7 +131,6 @@ def _flat(
 
 
 def _as_text(value: str | float | None) -> str:
-    """Return a value as it is shown: 012 is 12."""
     text = "" if value is None else value
     return text if isinstance(text, str) else json.dumps(text)
 
@@ -160,7 +159,6 @@ class Index:
             self._inode = path.stat().st_ino
 
     def renew(self) -> None:
-        """Begin anew, without what is damaged."""
         with self._turn:
             self._reopen(anew=True)
 
@@ -204,7 +202,6 @@ class Index:
         return [row[0] for row in self._db.rows("SELECT DISTINCT folder FROM file")]
 
     def refresh(self, vault: Vault, paths: Iterable[str]) -> None:
-        """Take in what stands at these paths now."""
         places = {path: path.rpartition("/")[::2] for path in paths}
         # Read under the write lock, so that the process that reads last writes last.
         with self._db.write(synced=False) as db:
@@ -337,7 +334,6 @@ def _look(vault: Vault, path: str) -> tuple[int, tuple[int, ...], IndexEntry] | 
 
 
 def _below(folder: str) -> tuple[str, list[object]]:
-    """Return the condition for a folder and all below it."""
     if not folder:
         return "1", []
     # All that begins with the name and a slash comes before the name and what follows the slash.
@@ -349,7 +345,6 @@ def _path(folder: str, name: str) -> str:
 
 
 def nfc(text: str) -> str:
-    """Return a text in Unicode's composed form."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 

@@ -84,7 +84,6 @@ class Keeper:
         self._decided.wait(5.0)
 
     def close(self) -> None:
-        """Stop, and leave the index to another process."""
         self._stop.set()
         self._thread.join(5.0)
 

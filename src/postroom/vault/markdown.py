@@ -125,8 +125,6 @@ def _char_offsets(text: str) -> Callable[[int], int]:
 
 
 class _Parts:
-    """Collects the parts of one text from the parser's events."""
-
     def __init__(self, text: str) -> None:
         self.headings: list[Heading] = []
         self.fences: list[Fence] = []

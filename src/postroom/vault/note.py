@@ -174,7 +174,6 @@ class Note:
         return self._verify(cuts, fields, body)
 
     def _as_body(self, text: str) -> str:
-        """Return a text as it stands after the frontmatter, in the file's own kind of newlines."""
         lacks_newline = text and self.source[: self.head].endswith(("-", " ", "\t"))
         return (f"\n{text}" if lacks_newline else text).replace("\n", self._newline())
 
@@ -254,7 +253,6 @@ class Note:
 
 
 def etag(raw: bytes) -> str:
-    """Return what names the content of a file."""
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
@@ -280,8 +278,6 @@ _parse_cached = lru_cache(maxsize=8)(_parse)  # what was just written is mostly 
 
 
 class _YamlReader:
-    """YAML's events, made into nodes."""
-
     def __init__(self, text: str, start: int, events: Iterator[Any]) -> None:
         self.text, self.start, self.events = text, start, events
 
@@ -328,7 +324,6 @@ class _YamlReader:
 
 
 def _read(text: str, start: int, end: int) -> _Node:
-    """Return the mapping that stands between these two places."""
     import yaml
 
     block = text[start:end]

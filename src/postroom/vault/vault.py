@@ -303,7 +303,6 @@ class Vault:
         return _file(new, made)
 
     def remove(self, path: str, was: File) -> None:
-        """Remove a file that is still as it was."""
         with self._open_parent(path) as (folder, name):
             _check(folder, name, was, path, lock=True)
             os.unlink(name, dir_fd=folder)
