@@ -98,8 +98,8 @@ def links(text: str, *, frontmatter: int = 0) -> list[NoteLink]:
     """Return the links to files in order; of the frontmatter, so many characters, wikilinks alone."""
     found = [link for match in _WIKI.finditer(text, 0, frontmatter) for link in _wiki(match)]
     if text.find("[", frontmatter) >= 0:
-        for one in sorted(_body_links(text[frontmatter:])):
-            found.append(one._replace(start=one.start + frontmatter, end=one.end + frontmatter))
+        body, at = sorted(_body_links(text[frontmatter:])), frontmatter
+        found += [one._replace(start=one.start + at, end=one.end + at) for one in body]
     return found
 
 
