@@ -18,7 +18,7 @@ from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
-REGISTER_INTERVAL: Final = 10.0  # seconds before a process writes the same agent's name again
+
 
 Warn = Callable[[str], None]
 
@@ -43,7 +43,6 @@ class AgentMail:
         self.environ = environ
         self._box = lru_cache(maxsize=64)(AgentMailbox)
         self._folder: MailFolder | None = None
-        self._registered_at: dict[AgentCaller, float] = {}
 
     def find_folder(self) -> MailFolder | None:
         if self._folder is None:
@@ -62,15 +61,9 @@ class AgentMail:
         return self._box(self.folder, name)
 
     def register(self, me: AgentCaller) -> None:
-        """Write this agent's name where others find it; an error in writing is ignored.
-
-        The agent that was registered last is not written again within `REGISTER_INTERVAL`.
-        """
-        if time.monotonic() - self._registered_at.get(me, -REGISTER_INTERVAL) < REGISTER_INTERVAL:
-            return
+        """Write this agent's name where others find it; an error in writing is ignored."""
         with suppress(OSError, PostroomError):
             roster.register(self.folder, me, self.environ.get("TMUX", "").partition(",")[0])
-            self._registered_at = {me: time.monotonic()}
 
     def recipients(self, me: AgentCaller) -> list[str]:
         """Return the names that can be written to, with the caller's own."""

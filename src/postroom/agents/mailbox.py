@@ -18,21 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Final
 
+from postroom.agents import folder as files
 from postroom.agents import record
-from postroom.agents.folder import (
-    PATIENCE,
-    MailFolder,
-    append,
-    content,
-    finish_overwriting,
-    locked,
-    open_own,
-    opened_own,
-    overwrite,
-    overwrite_safely,
-    read_all,
-    write_at,
-)
+from postroom.agents.folder import PATIENCE, MailFolder, content, opened_own, read_all
 from postroom.agents.record import AgentMessage, MessageLine
 from postroom.core.errors import Denied, PostroomError, Unavailable
 from postroom.store.files import open_locked, wait_until_writable, write_all
@@ -79,8 +67,7 @@ class Delivery(AbstractContextManager["Delivery"]):
         """
         end = max(0, len(data) - LAST_BYTES)
         with self:
-            with suppress(OSError, Denied), locked(self._box.path, make=False, patience=patience):
-                pass  # nobody else holds it
+            self._box.wait(patience)
             write_all(handle, data[:end])
             # The descriptor then takes the rest at once, so that the mailbox is locked only briefly.
             wait_until_writable(handle)
@@ -145,7 +132,7 @@ class AgentMailbox:
     @contextmanager
     def _open(self, patience: float = PATIENCE, *, make: bool = False) -> Iterator[int]:
         """Hold the file's lock and yield its descriptor, after repairing what a crash left."""
-        with locked(self.path, make=make, patience=patience) as handle:
+        with files.locked(self.path, make=make, patience=patience) as handle:
             self._repair(handle)
             yield handle
 
@@ -179,7 +166,7 @@ class AgentMailbox:
                     with opened_own(self._about, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as kept:
                         # A line end first: the last line may be incomplete after a crash.
                         write_all(kept, b"\n%b\n" % line_about.encode())
-                write_at(handle, line, size)
+                files.write_at(handle, line, size)
                 then(message)
             except BaseException:
                 os.ftruncate(handle, size)  # on a full disk, half a line may be there
@@ -220,14 +207,14 @@ class AgentMailbox:
         with suppress(OSError, Denied), opened_own(self._about, os.O_RDWR) as handle:
             old = read_all(handle).splitlines(keepends=True)
             new = [line for line in old if not ((id := _ID.match(line, 1)) and id[1] in gone)]
-            overwrite(handle, b"".join(line for line in new if line.strip()))
+            files.overwrite(handle, b"".join(line for line in new if line.strip()))
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message, which no other process gets meanwhile; None if all are read."""
         if not os.path.lexists(self.path):
             return None
         self._folder.make()
-        lock = open_locked(f"{self._beside}take", patience, open_file=open_own)
+        lock = open_locked(f"{self._beside}take", patience, open_file=files.open_own)
         line = None
         try:
             line = self._oldest(patience)
@@ -272,15 +259,21 @@ class AgentMailbox:
                     old = read_all(handle)
                     end = line.start + len(line.line) + 1
                     new = record.write_message(line.message._replace(read=True))
-                    overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[end:])
+                    new = old[: line.start] + new + old[end:]
+                    files.overwrite_safely(self._copy, handle, old, new)
 
             yield mark
+
+    def wait(self, patience: float) -> None:
+        """Wait until no process holds the mailbox's lock; `Locked` after `patience` seconds, other errors are ignored."""
+        with suppress(OSError, Denied), files.locked(self.path, make=False, patience=patience):
+            pass
 
     def unmark(self, line: MessageLine) -> None:
         """Make a message unread again, unless its line was changed or moved after it was marked."""
         at = record.find_unread_flag(line.line)
         marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
-        with locked(self.path, make=False) as handle:
+        with files.locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
                 unread_from = min(self._read_cursor(handle), line.start)
                 os.pwrite(handle, b"false", line.start + at)
@@ -369,7 +362,7 @@ class AgentMailbox:
             if not dry_run and (gone or is_emptied or torn):
                 self._set_aside(*torn)
                 if new:
-                    overwrite_safely(self._copy, handle, data, new)
+                    files.overwrite_safely(self._copy, handle, data, new)
                 else:
                     os.ftruncate(handle, 0)
                 self._remove_abouts(set(gone))
@@ -378,14 +371,14 @@ class AgentMailbox:
 
     def _repair(self, handle: int) -> None:
         """Finish an overwriting that a crash interrupted, and complete or set aside an incomplete last line."""
-        finish_overwriting(self._copy, handle)
+        files.finish_overwriting(self._copy, handle)
         size = os.fstat(handle).st_size
         if not size or os.pread(handle, 1, size - 1) == b"\n":
             return
         data = read_all(handle)
         start = data.rfind(b"\n") + 1
         if record.read_message(data[start:]) is not None:  # complete, but without its line end
-            write_at(handle, b"\n", size)
+            files.write_at(handle, b"\n", size)
         else:
             self._set_aside(data[start:])
             os.ftruncate(handle, start)
@@ -393,4 +386,4 @@ class AgentMailbox:
     def _set_aside(self, *torn: bytes) -> None:
         if torn:
             self._folder.make()
-            append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
+            files.append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
