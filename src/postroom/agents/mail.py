@@ -14,7 +14,7 @@ from postroom.agents.folder import NO_ROOT, PATIENCE, MailFolder, find
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
 from postroom.agents.roster import AgentCaller, States, change_states, states
-from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, require
 
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
@@ -107,7 +107,7 @@ class AgentMail:
 
     def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; None without one. It is marked as read once its delivery is confirmed."""
-        _refuse_nameless(me)
+        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
         if not self.folder.can_have(me.name):
             return None
         with error_context("failed to read messages"):
@@ -136,9 +136,8 @@ class AgentMail:
         return count
 
     def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
-        if status not in STATUSES:
-            raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
-        _refuse_nameless(me)
+        require((status in STATUSES, f"Invalid status: {status}. Valid: ready, work, offline", ""))
+        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
         folder = self.folder
         with error_context("failed to update status"):
             roster.set_status(folder, me.name, status, patience)
@@ -181,11 +180,6 @@ class AgentMail:
             "There is no message of that id to you or from you",
             remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
         )
-
-
-def _refuse_nameless(me: AgentCaller) -> None:
-    if not me.name:
-        raise Unavailable(roster.NO_WINDOW)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from postroom.agents.mailbox import AgentMailbox
 from postroom.agents.record import AgentState, seconds
 from postroom.agents.roster import States, change_states, record_nudge, states
 from postroom.agents.tmux import Pane
-from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.core.errors import Invalid, PostroomError, Unavailable, require
 from postroom.core.text import one_line
 from postroom.store.files import Locked
 
@@ -136,15 +136,16 @@ class Mailman:
         named = [pane for pane in panes if pane.name.strip() == name]
         registered = roster.registered(self._folder).get(name, {}).get("pane")
         own = [pane for pane in named if pane.id == registered]
-        if not named:
-            raise Unavailable("it has no window here; hooks or its own tools bring it")
         # Without tmux around us, the list has all sessions: a window of another project may have that name.
-        if not own and not self._environ.get("TMUX"):
-            why = "it has not said yet in which pane it is; or start this in its session"
-            raise Unavailable(why)
-        if len(named) > 1 and not own:
-            why = "its window has several panes, and it has not said yet in which one it is"
-            raise Unavailable(why)
+        is_here = own or self._environ.get("TMUX")
+        unknown = "it has not said yet in which pane it is; or start this in its session"
+        several = "its window has several panes, and it has not said yet in which one it is"
+        require(
+            (named, "it has no window here; hooks or its own tools bring it", ""),
+            (is_here, unknown, ""),
+            (own or len(named) == 1, several, ""),
+            kind=Unavailable,
+        )
         return (own or named)[0]
 
     def _capture(self, pane: Pane) -> Screen:
@@ -167,21 +168,23 @@ class Mailman:
 
         With `is_ready`, the agent has set its status to ready itself: then a shell in the foreground is its own.
         """
-        if pane.dead or pane.in_mode or pane.synchronized:
-            raise Unavailable("its pane is not taking input of its own")
-        if self._is_person_typing(pane):
-            raise Unavailable("somebody is typing there")
+        takes_input = not (pane.dead or pane.in_mode or pane.synchronized)
+        require(
+            (takes_input, "its pane is not taking input of its own", ""),
+            (not self._is_person_typing(pane), "somebody is typing there", ""),
+            kind=Unavailable,
+        )
         before = self._capture(pane)
-        if self._stop.wait(STILL_TIME):
-            raise Unavailable("the mailman ends")
+        require((not self._stop.wait(STILL_TIME), "the mailman ends", ""), kind=Unavailable)
         after = self._capture(pane)
-        if before != after or after.in_mode:
-            raise Unavailable("it is at work")
-        if after.typed_text():
-            raise Unavailable("something is typed there already")
-        if not is_ready and after.command.lstrip("-") in SHELLS:
-            shell = one_line(after.command)
-            raise Unavailable(f"{shell} is in front, and no agent has said that it is ready")
+        is_agent = is_ready or after.command.lstrip("-") not in SHELLS
+        shell = f"{one_line(after.command)} is in front, and no agent has said that it is ready"
+        require(
+            (before == after and not after.in_mode, "it is at work", ""),
+            (not after.typed_text(), "something is typed there already", ""),
+            (is_agent, shell, ""),
+            kind=Unavailable,
+        )
 
     def _nudge(self, pane: Pane) -> None:
         """Type the line and press Enter until it is accepted; raise `Unavailable` with the reason if it is not."""

@@ -17,7 +17,7 @@ from postroom.agents import folder as files
 from postroom.agents import tmux
 from postroom.agents.folder import PATIENCE, SMALL, MailFolder, content
 from postroom.agents.record import ZERO, AgentMessage, AgentState, now, read_state, write_state
-from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+from postroom.core.errors import Denied, NotFound, Unavailable, require
 from postroom.store.files import replace
 
 NAME_VARIABLE: Final = "AGENTMAIL_NAME"  # the environment variable with an agent's name
@@ -95,12 +95,10 @@ def check_name(name: str) -> str:
         from postroom.core.text import one_line
 
         is_visible = is_visible and one_line(name) == name
-    if not is_visible or "/" in name or name.startswith(".") or resembles_person(name):
-        raise Invalid(
-            f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not"
-            f" {PERSON!r}",
-            remedy=f"Choose another, in {NAME_VARIABLE} or for --as or --agent.",
-        )
+    is_plain = is_visible and "/" not in name and not name.startswith(".")
+    rule = f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not {PERSON!r}"
+    remedy = f"Choose another, in {NAME_VARIABLE} or for --as or --agent."
+    require((is_plain and not resembles_person(name), rule, remedy))
     return name
 
 
