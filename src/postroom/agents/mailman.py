@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +38,6 @@ TYPING_TIME: Final = 5.0  # a person counts as typing for so long after a key
 INPUT_TIMEOUT: Final = 3.0  # for a program to show a typed line, and again to accept it
 ENTER_DELAY: Final = 0.2  # between a typed line and its Enter
 CAPTURE_INTERVAL: Final = 0.1  # between two captures of a pane
-START_TIMEOUT: Final = 10.0  # for a mailman in the background to begin
-START_POLL_INTERVAL: Final = 0.025
 
 Say = Callable[[str], None]
 
@@ -273,35 +270,42 @@ def _without_dimmed(row: str) -> str:
 
 
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:
-    """Run the mailman in this process, or in the background; return its exit code. A repository has one at most."""
+    """Run the mailman in this process, or in the background; return the exit code. A repository has one at most."""
     folder = find(cwd) or MailFolder(cwd)
     folder.make()
     os.chdir(folder.root)
-    running: int | None = None
     try:
-        with locked(folder.pid, patience=0.0, make=not background) as handle:
+        with locked(folder.pid, patience=0.0) as handle:
             old = _parse_pid(read_all(handle))
-            if old and _is_alive(old) and old != os.getpid():
-                running = old
-            elif old:
-                err("Warning: Stale PID file found, cleaning up")
-            if running is None and not background:
-                return _serve(folder, environ, handle, say)
-    except FileNotFoundError:
-        pass  # no mailman runs
+            if old == os.getpid() or not _is_alive(old):
+                if old:
+                    err("Warning: Stale PID file found, cleaning up")
+                return _serve(folder, environ, handle, say, background=background)
     except Locked:
-        running = _read_pid(folder.pid)
-    if running is not None:
-        err(f"error: mailman daemon already running (PID: {running})")
-        return 2
-    return _start(folder, environ, say, err)
+        old = 0
+        with suppress(Invalid):
+            old = _parse_pid(content(folder.pid, 100))
+    err(f"error: mailman daemon already running (PID: {old})")
+    return 2
 
 
-def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say) -> int:
+def _serve(
+    folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say, *, background: bool
+) -> int:
+    """Deliver until a signal comes; in the background, in a process that outlives this one and its terminal."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    overwrite(handle, f"{os.getpid()}\n".encode())
+    child = os.fork() if background else 0
+    overwrite(handle, f"{child or os.getpid()}\n".encode())  # both processes write the same
+    if child:  # it has the file's lock too, and keeps it
+        say(f"Mailman daemon started in background (PID: {child})")
+        return 0
+    if background:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
     try:
         say(f"Mailman daemon started (PID: {os.getpid()})")
         Mailman(folder, environ, say, stop).run()
@@ -311,34 +315,6 @@ def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say
             os.unlink(folder.pid)
     return 0
 
-
-def _start(folder: MailFolder, environ: Mapping[str, str], say: Say, err: Say) -> int:
-    """Start the mailman as a process that outlives this one and its terminal; return the exit code."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    child = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-m", "postroom", "agentmail", "mailman"],
-        environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)],
-        setsid=True,
-    )
-    os.close(null)
-    end = time.monotonic() + START_TIMEOUT
-    while _read_pid(folder.pid) != child and time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            err(f"error: the mailman ended with {os.waitstatus_to_exitcode(status)} at once")
-            return 1
-        time.sleep(START_POLL_INTERVAL)
-    say(f"Mailman daemon started in background (PID: {child})")
-    return 0
-
-
-def _read_pid(path: str) -> int:
-    try:
-        return _parse_pid(content(path, 100))
-    except Invalid:
-        return 0
 
 
 def _parse_pid(data: bytes) -> int:
