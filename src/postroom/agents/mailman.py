@@ -125,7 +125,7 @@ class Mailman:
     def _panes(self) -> list[Pane]:
         pane = self._environ.get("TMUX") and self._environ.get("TMUX_PANE")
         with suppress(PostroomError):
-            return tmux.panes(pane, self._environ) if pane else tmux.all_panes(self._environ)
+            return tmux.panes(pane or None, self._environ)
         return []
 
     def _find_pane(self, name: str, panes: list[Pane]) -> Pane:
@@ -314,7 +314,6 @@ def _serve(
             # Still under the file's lock: a process that waits for the lock then sees that the file is gone.
             os.unlink(folder.pid)
     return 0
-
 
 
 def _parse_pid(data: bytes) -> int:

@@ -162,6 +162,9 @@ class Keeper:
 
     def _take(self, paths: list[str]) -> None:
         for start in range(0, len(paths), BATCH):
+            if self._stop.is_set():
+                break
+            self._index.keep(progress=f"{start}/{len(paths)}")
             self._index.refresh(self._vault, paths[start : start + BATCH])
 
     def sweep(self) -> list[str]:
@@ -176,10 +179,6 @@ class Keeper:
             changed += [f"{above}{name}" for name in known]  # that are no more
         for gone in set(self._index.folders()) - set(folders):
             self._index.forget(gone)
-        for start in range(0, len(changed), BATCH):
-            if self._stop.is_set():
-                break
-            self._index.keep(progress=f"{start}/{len(changed)}")
-            self._index.refresh(self._vault, changed[start : start + BATCH])
+        self._take(changed)
         self._last_sweep = time.monotonic()
         return folders

@@ -209,12 +209,10 @@ class Note:
         lines[0] = self._newline() + lines[0]
         before = [json.dumps(node.typed) for node in old.inner]
         matcher = SequenceMatcher(None, before, list(map(json.dumps, new)), autojunk=False)
-        same = {
-            here + step: there + step
-            for there, here, size in matcher.get_matching_blocks()
-            for step in range(size)
-        }
-        texts = [lines[same[n]] if n in same else f"{lead}- {_flow(x)}" for n, x in enumerate(new)]
+        texts = []
+        for kind, start, end, first, last in matcher.get_opcodes():
+            added = [f"{lead}- {_flow(item)}" for item in new[first:last]]
+            texts += lines[start:end] if kind == "equal" else added
         return old.start - old.column, at, "".join(texts)[len(self._newline()) :]
 
     def _newline(self) -> str:
