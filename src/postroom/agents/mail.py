@@ -154,20 +154,21 @@ class AgentMail:
         about = box.about(message.id) if about is None else about
         thread, reply_to, seal = (str(about.get(k) or "") for k in ("thread", "reply_to", SEAL))
         is_delivered = box.last_notice() >= (seconds(message.created) or 0.0) > 0
-        state = "read" if message.read else "delivered" if is_delivered else "queued"
+        state = "delivered" if is_delivered else "queued"
         if seal and box.copies(message.id) > 1:
             seal = ""  # another program has copied the message: it proves nothing for the copy
+        state = "read" if message.read else state
         return AgentLetter(message, thread or message.id, reply_to, state, seal)
 
     def history(self, me: AgentCaller, id: str = "") -> Iterator[AgentMessage]:
         """Yield the messages to and from this agent, mailbox by mailbox; with `id`, only likely ones."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
-            words = [id] if id else [] if name == me.name else [me.name]
+            is_own = name == me.name
             try:
                 with error_context("failed to read messages"):
-                    found = self.box(name).messages(*words)
+                    found = self.box(name).messages(id or ("" if is_own else me.name))
             except PostroomError:
-                if name == me.name:
+                if is_own:
                     raise
                 continue  # another agent's broken mailbox is not this agent's trouble
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))

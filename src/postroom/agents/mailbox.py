@@ -290,13 +290,12 @@ class AgentMailbox:
             return self._read_cursor(handle) < os.fstat(handle).st_size
         return False
 
-    def messages(self, *words: str) -> list[AgentMessage]:
-        """Return the messages whose line contains all of these words, oldest first; without words, all."""
-        wanted = [record.write_word(word) for word in words]
-        data = b""
+    def messages(self, word: str = "") -> list[AgentMessage]:
+        """Return the messages whose line contains this word, oldest first."""
+        wanted, data = record.write_word(word), b""
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)  # the lock is held no longer than that takes
-        likely = (row for row in record.split_lines(data) if all(word in row[1] for word in wanted))
+        likely = (row for row in record.split_lines(data) if wanted in row[1])
         return [one.message for one in record.find_messages(likely)]
 
     def change_token(self) -> tuple[int, int]:

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 MAX_TRIES: Final = 4  # candidates for the beginning of a message within one line
 ZERO: Final = "0001-01-01T00:00:00Z"  # how Go writes that there is no time
 STATUSES: Final = ("ready", "work", "offline")
-READ: Final = b'"read_flag":true'
-UNREAD: Final = b'"read_flag":false'
+
 _MESSAGE_KEYS: Final = ("id", "from", "to", "message", "read_flag", "created_at")
 _STATE_KEYS: Final = ("recipient", "status", "updated_at", "notified_at", "last_read_at")
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
@@ -153,14 +152,14 @@ def find_messages(lines: Iterable[Line]) -> Iterator[MessageLine]:
 
 def find_unread(lines: Iterable[Line]) -> Iterator[MessageLine]:
     """Yield the unread messages among these lines; most of the read ones are skipped without parsing."""
-    maybe = (row for row in lines if READ not in row[1] or b"false" in row[1])
+    maybe = (row for row in lines if b'"read_flag":true' not in row[1] or b"false" in row[1])
     return (one for one in find_messages(maybe) if not one.message.read)
 
 
 def count_unread(data: bytes) -> int:
     """Return the number of unread messages; most are counted without parsing."""
     rows = list(split_lines(data))
-    others = [row for row in rows if UNREAD not in row[1]]
+    others = [row for row in rows if b'"read_flag":false' not in row[1]]
     return len(rows) - len(others) + sum(1 for _ in find_unread(others))
 
 
