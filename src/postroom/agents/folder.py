@@ -13,7 +13,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
@@ -35,12 +35,10 @@ class MailFolder:
 
     def make(self) -> None:
         for path in self.check():
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(path, 0o750)
-            except FileExistsError:
-                continue
-            if path == self.path:  # git must not track the messages
-                create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
+                if path == self.path:  # git must not track the messages
+                    create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
 
     def check(self) -> list[str]:
         """Return the folders that are missing; raise `Denied` if one is a link or a file."""
@@ -95,11 +93,10 @@ def find(start: str) -> MailFolder | None:
 
 
 def list_names(folder: str, ending: str) -> list[str]:
-    try:
+    with suppress(OSError):
         files = os.listdir(folder)
-    except OSError:
-        return []
-    return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
+        return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
+    return []
 
 
 def open_own(path: str | os.PathLike[str], flags: int) -> int:
@@ -139,11 +136,9 @@ def locked(
 
 def content(path: str, limit: int | None = SMALL) -> bytes:
     """Return the first `limit` bytes of a file, all for None; no bytes if it is missing or must not be opened."""
-    try:
-        with opened_own(path, os.O_RDONLY) as handle:
-            return read_all(handle) if limit is None else os.pread(handle, limit, 0)
-    except (OSError, Denied, ValueError):
-        return b""
+    with suppress(OSError, Denied, ValueError), opened_own(path, os.O_RDONLY) as handle:
+        return read_all(handle) if limit is None else os.pread(handle, limit, 0)
+    return b""
 
 
 def append(path: str, data: bytes) -> None:

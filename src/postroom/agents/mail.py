@@ -13,12 +13,11 @@ from postroom.agents import roster, tmux
 from postroom.agents.folder import NO_ROOT, PATIENCE, MailFolder, find
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import AgentCaller, States, change_states, states
+from postroom.agents.roster import AgentCaller, States, change_state, change_states, states
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, require
 
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
-
 
 Warn = Callable[[str], None]
 
@@ -84,18 +83,14 @@ class AgentMail:
         then: Callable[[AgentMessage], None] = lambda _message: None,
         patience: float = PATIENCE,
     ) -> AgentMessage:
-        """Put a message into a mailbox and return it.
-
-        `about` returns the details to keep beside the message. `then` is called last: if it raises, the message is
-        removed again.
-        """
+        """Put a message into a mailbox, as `AgentMailbox.append` does, and return it."""
         folder = self.find_folder()
         is_known = recipient in roster.everybody(folder, me)
-        if is_known and recipient == me.name:
-            raise SelfAddressed("cannot send message to self")
-        if not is_known or (folder and recipient in folder.ignored()):
-            remedy = "list_agents, or recipients, says who is there."
-            raise NotFound("recipient not found", remedy=remedy)
+        is_self = is_known and recipient == me.name
+        require((not is_self, "cannot send message to self", ""), kind=SelfAddressed)
+        is_known = is_known and not (folder and recipient in folder.ignored())
+        remedy = "list_agents, or recipients, says who is there."
+        require((is_known, "recipient not found", remedy), kind=NotFound)
 
         folder = self.folder  # raises outside of a repository
         with error_context("failed to write message"):
@@ -125,7 +120,8 @@ class AgentMail:
         """Record that this agent reads its mail now; an error in writing is ignored."""
         if me.name:
             with suppress(OSError, PostroomError):
-                roster.record_read(self.folder, me.name, time.time_ns() // 1_000_000, patience)
+                at = time.time_ns() // 1_000_000
+                change_state(self.folder, me.name, lambda old: old.after_reading(at), patience)
 
     def count_waiting(self, name: str) -> int:
         """Return the number of the agent's unread messages, and record that the agent was told of them."""
@@ -140,7 +136,7 @@ class AgentMail:
         require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
         folder = self.folder
         with error_context("failed to update status"):
-            roster.set_status(folder, me.name, status, patience)
+            change_state(folder, me.name, lambda old: old.with_status(status), patience)
         self.register(me)
 
     def statuses(self) -> dict[str, str]:

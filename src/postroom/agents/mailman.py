@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 from postroom.agents import roster, tmux
 from postroom.agents.folder import MailFolder, content, find, locked, overwrite, read_all
 from postroom.agents.mailbox import AgentMailbox
-from postroom.agents.record import AgentState, seconds
-from postroom.agents.roster import States, change_states, record_nudge, states
+from postroom.agents.record import AgentState, now, seconds
+from postroom.agents.roster import States, change_state, change_states, states
 from postroom.agents.tmux import Pane
 from postroom.core.errors import Invalid, PostroomError, Unavailable, require
 from postroom.core.text import one_line
@@ -88,7 +88,7 @@ class Mailman:
         self._folder.check()
         known = states(self._folder)
         panes = self._panes()
-        now = time.monotonic()
+        begun = time.monotonic()
         due = {
             state.name: _is_declared(state)
             for state in known
@@ -96,14 +96,14 @@ class Mailman:
             and time.time() - (seconds(state.notified) or 0.0) >= NUDGE_INTERVAL
         }
         for name in sorted(set(self._folder.names()) - {state.name for state in known}):
-            if now - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL:
+            if begun - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL:
                 due[name] = False
         with ThreadPoolExecutor(max_workers=len(due) or 1) as threads:
             for name, is_ready in due.items():
                 with suppress(PostroomError, OSError):
                     if AgentMailbox(self._folder, name).unread() > 0:
                         threads.submit(self._nudge_or_log, name, panes, is_ready=is_ready)
-                        self._nudged_at[name] = now
+                        self._nudged_at[name] = begun
         change_states(self._folder, _keep_recent)
 
     def _nudge_or_log(self, name: str, panes: list[Pane], *, is_ready: bool) -> None:
@@ -114,7 +114,7 @@ class Mailman:
             self._check_idle(pane, is_ready=is_ready)
             self._nudge(pane)
             AgentMailbox(self._folder, name).record_notice()
-            record_nudge(self._folder, name)
+            change_state(self._folder, name, lambda old: old._replace(notified=now()))
         except Exception as error:  # noqa: BLE001 - one agent's trouble is no other's
             why = _reason(error)
             text = f"{one_line(name)} is not told yet: {why}"

@@ -43,6 +43,16 @@ class AgentState(NamedTuple):
     notified: str = ZERO
     last_read: int = 0  # Unix milliseconds
 
+    def with_status(self, status: str) -> AgentState:
+        """Return the new state; work and offline clear the time of the last nudge, so that ready can bring one at once."""
+        notified = self.notified if status == "ready" else ZERO
+        return self._replace(status=status, updated=now(), notified=notified)
+
+    def after_reading(self, milliseconds: int) -> AgentState:
+        """Return the state after the agent read its mail; an agent without a status becomes ready."""
+        state = self if self.status else self._replace(status="ready", updated=now())
+        return state._replace(last_read=milliseconds)
+
 
 def write_message(message: AgentMessage) -> bytes:
     return _line(dict(zip(_MESSAGE_KEYS, message, strict=True)))

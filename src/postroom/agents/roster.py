@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from postroom.agents import folder as files
 from postroom.agents import tmux
 from postroom.agents.folder import PATIENCE, SMALL, MailFolder, content
-from postroom.agents.record import ZERO, AgentMessage, AgentState, now, read_state, write_state
+from postroom.agents.record import AgentMessage, AgentState, read_state, write_state
 from postroom.core.errors import Denied, NotFound, Unavailable, require
 from postroom.store.files import replace
 
@@ -46,11 +46,10 @@ def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -
     if environ.get("TMUX"):
         return _in_tmux(environ)
     name = given or environ.get(NAME_VARIABLE, "") or otherwise
-    if not name:
-        raise NotInTmux(
-            "agentmail must run inside a tmux session",
-            remedy=f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent.",
-        )
+    remedy = (
+        f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent."
+    )
+    require((name, "agentmail must run inside a tmux session", remedy), kind=NotInTmux)
     return AgentCaller(check_name(name))
 
 
@@ -68,24 +67,22 @@ def _is_pane(id: str) -> bool:
 def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
     # The caller is named after the window of its pane, which TMUX_PANE names.
     pane = environ.get("TMUX_PANE", "")
-    if not _is_pane(pane):
-        why = "contains invalid format" if pane else "environment variable not set"
-        raise Unavailable(f"failed to get current window: TMUX_PANE {why}")
+    why = "contains invalid format" if pane else "environment variable not set"
+    failed = "failed to get current window:"
+    require((_is_pane(pane), f"{failed} TMUX_PANE {why}", ""), kind=Unavailable)
     try:
         panes = tmux.panes(pane, environ)
     except Unavailable as why:
         is_gone = "can't find" in why.message
-        failed = f"failed to get current window: {why.message}"
-        raise Unavailable(NO_WINDOW if is_gone else failed) from why
+        raise Unavailable(NO_WINDOW if is_gone else f"{failed} {why.message}") from why
     names = {one.name.strip() for one in panes if one.id == pane}
-    if len(names) > 1:  # a window whose name has line ends, made to look like rows
-        raise Unavailable("failed to get current window: a window's name has a line end in it")
+    # A window whose name has line ends may be made to look like rows.
+    is_one = len(names) <= 1
+    require((is_one, f"{failed} a window's name has a line end in it", ""), kind=Unavailable)
     name = next(iter(names), "")
-    if resembles_person(name):
-        raise Denied(
-            f"the window is called {name!r}, which is the person's own name",
-            remedy="Give it another name: `tmux rename-window NAME`.",
-        )
+    called = f"the window is called {name!r}, which is the person's own name"
+    remedy = "Give it another name: `tmux rename-window NAME`."
+    require((not resembles_person(name), called, remedy), kind=Denied)
     return AgentCaller(name, pane, tuple(tmux.windows(panes)))
 
 
@@ -169,8 +166,8 @@ def change_states(
     """
     folder.make()
     with files.locked(folder.states, patience=patience) as handle:
-        if os.fstat(handle).st_size > SMALL:
-            raise Unavailable(f"{folder.states} is too large to be one of ours")
+        is_small = os.fstat(handle).st_size <= SMALL
+        require((is_small, f"{folder.states} is too large to be one of ours", ""), kind=Unavailable)
         data = files.read_all(handle)
         lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
         if torn := [line + b"\n" for line, state in lines if state is None]:
@@ -180,34 +177,7 @@ def change_states(
             files.overwrite(handle, new)
 
 
-def set_status(folder: MailFolder, name: str, status: str, patience: float = PATIENCE) -> None:
-    """Set an agent's status. Work and offline clear the time of its last nudge, so that ready can bring one at once."""
-
-    def update(old: AgentState) -> AgentState:
-        notified = old.notified if status == "ready" else ZERO
-        return old._replace(status=status, updated=now(), notified=notified)
-
-    _change_state(folder, name, update, patience)
-
-
-def record_read(
-    folder: MailFolder, name: str, milliseconds: int, patience: float = PATIENCE
-) -> None:
-    """Record when an agent last read its mail; an agent without a status becomes ready."""
-
-    def update(old: AgentState) -> AgentState:
-        state = old if old.status else old._replace(status="ready", updated=now())
-        return state._replace(last_read=milliseconds)
-
-    _change_state(folder, name, update, patience)
-
-
-def record_nudge(folder: MailFolder, name: str) -> None:
-    """Record that an agent is nudged now, if it has a state."""
-    _change_state(folder, name, lambda old: old._replace(notified=now()))
-
-
-def _change_state(
+def change_state(
     folder: MailFolder,
     name: str,
     update: Callable[[AgentState], AgentState],
