@@ -17,13 +17,9 @@ from urllib.parse import unquote
 
 EMBED, HTML, RUNS, TEMPLATE = "a remote embed", "raw HTML", "code that runs", "template code"
 MAX_TEXT = 60
-RUNNING = tuple(
-    "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
-)
+RUNNING = "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
 # Fences whose content is drawn: a label or a query in it may load an image.
-DRAWN = tuple(
-    "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
-)
+DRAWN = "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
 
 _RETURN = re.compile(r"\r\n?")
 _HEAD = re.compile(r"\ufeff?---[ \t]*\n")

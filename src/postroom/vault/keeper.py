@@ -89,10 +89,8 @@ class Keeper:
 
     def progress(self) -> Progress | None:
         """Return how far the index is; None where it shows the vault as it is."""
-        if why := self._trouble:
-            raise type(why)(
-                why.message, remedy=why.remedy
-            )  # a new one: each call adds its own context
+        if why := self._trouble:  # a new one: each call adds its own context
+            raise type(why)(why.message, remedy=why.remedy)
         self._index.generation()
         state = self._index.meta("state")
         if state == FRESH:

@@ -247,15 +247,14 @@ def headings(body: str) -> Sequence[Heading]:
 
 def numbered(body: str) -> Iterator[tuple[int, str, str]]:
     """Yield each line that is in no fence: its number, the heading of the second rank over it, the line."""
-    waiting = [one for one in reversed(headings(body)) if one.level <= 2]
-    fences, over, at = list(reversed(parse(body).fences)), "", 0
+    high = [one for one in headings(body) if one.level <= 2]
+    over_at = {one.start: one.title if one.level == 2 else "" for one in high}
+    fences, over, at = parse(body).fences, "", 0
+    starts = [one.start for one in fences]
     for number, line in enumerate(_LINE.findall(body), 1):
-        if waiting and waiting[-1].start == at:
-            one = waiting.pop()
-            over = one.title if one.level == 2 else ""
-        if fences and fences[-1].end <= at:
-            fences.pop()
-        if not fences or at < fences[-1].start:
+        over = over_at.get(at, over)
+        begun = bisect_right(starts, at)
+        if not begun or fences[begun - 1].end <= at:
             yield number, over, line.rstrip("\n")
         at += len(line)
 

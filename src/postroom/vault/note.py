@@ -97,9 +97,7 @@ class Note:
     @property
     def values(self) -> dict[str, Typed]:
         """The fields by YAML's core rules: numbers, true and false, null; all else is text, dates too."""
-        values = self._top.typed
-        assert isinstance(values, dict)
-        return values
+        return {str(key.value): value.typed for key, value in _pairs(self._top.inner)}
 
     def set(self, changes: Mapping[str, str | None], body: str | None = None) -> Note:
         """Return the note with these keys set, or removed where None; no other line is touched.
@@ -130,14 +128,13 @@ class Note:
 
     def splice(self, start: int, end: int, text: str) -> Note:
         """Return the note with this in the place of a part of its body; every other byte stays."""
-        newline = self._newline()
         new = _encodable(_RETURN.sub("\n", text))
         body = self.body[:start] + new + self.body[end:]
         pairs = re.finditer("\r\n", self.source[self.head :])
         # Each of these two characters is one newline of the body.
         places = [found.start() - index for index, found in enumerate(pairs)]
         first, last = (self.head + one + bisect_left(places, one) for one in (start, end))
-        put = new.replace("\n", newline) if start else self._as_body(new)
+        put = new.replace("\n", self._newline()) if start else self._as_body(new)
         return self._verify([(first, last, put)], self.values, body)
 
     def _change(
@@ -167,11 +164,10 @@ class Note:
         if added and top.start == self.head:
             added = f"---{newline}{added}---{newline}"
         cuts.append((top.end, top.end, added))
-        if body is None:
-            return self._verify(cuts, fields, self.body)
-        body = _encodable(_RETURN.sub("\n", body))
-        cuts.append((self.head, len(self.source), self._as_body(body)))
-        return self._verify(cuts, fields, body)
+        if body is not None:
+            body = _encodable(_RETURN.sub("\n", body))
+            cuts.append((self.head, len(self.source), self._as_body(body)))
+        return self._verify(cuts, fields, self.body if body is None else body)
 
     def _as_body(self, text: str) -> str:
         lacks_newline = text and self.source[: self.head].endswith(("-", " ", "\t"))

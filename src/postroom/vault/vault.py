@@ -403,16 +403,14 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
 
 
 def _have_same_bytes(folder: int, one: str, other: str) -> bool:
-    try:
-        with (
-            opened(one, os.O_RDONLY, folder=folder) as first,
-            opened(other, os.O_RDONLY, folder=folder) as second,
-        ):
-            while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
-                if not piece:
-                    return True
-    except OSError:  # no file, or none that we may read
-        return False
+    with (
+        suppress(OSError),  # no file, or none that we may read
+        opened(one, os.O_RDONLY, folder=folder) as first,
+        opened(other, os.O_RDONLY, folder=folder) as second,
+    ):
+        while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
+            if not piece:
+                return True
     return False
 
 
