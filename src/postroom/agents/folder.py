@@ -13,7 +13,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
@@ -22,7 +22,6 @@ from postroom.store.files import create, open_locked, open_regular, replace, wri
 PATIENCE: Final = 10.0  # seconds to wait for another process's lock
 SMALL: Final = 1_000_000  # bytes; a limit for files that are never larger by themselves
 NO_ROOT: Final = "not in a git repository: not in a git repository"
-_COPY_HEAD: Final = rb"\[(\d{1,20}), (\d{1,20}), (\d{1,20})\]\n"
 
 
 class MailFolder:
@@ -36,12 +35,10 @@ class MailFolder:
 
     def make(self) -> None:
         for path in self.check():
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(path, 0o750)
-            except FileExistsError:
-                continue
-            if path == self.path:  # git must not track the messages
-                create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
+                if path == self.path:  # git must not track the messages
+                    create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
 
     def check(self) -> list[str]:
         """Return the folders that are missing; raise `Denied` if one is a link or a file."""
@@ -76,11 +73,9 @@ class MailFolder:
         return os.path.join(self.own_files, f"{name}.{ending}")
 
     def names(self) -> list[str]:
-        """Return the names of all mailboxes."""
         return list_names(self.boxes, ".jsonl")
 
     def ignored(self) -> frozenset[str]:
-        """Return the names that nobody may write to."""
         data = content(os.path.join(self.root, ".agentmailignore"))
         lines = data.decode("utf-8", "replace").split("\n")
         return frozenset(filter(None, map(str.strip, lines)))
@@ -98,15 +93,10 @@ def find(start: str) -> MailFolder | None:
 
 
 def list_names(folder: str, ending: str) -> list[str]:
-    """Return the names of the files in a folder that have this ending, without it."""
-    try:
+    with suppress(OSError):
         files = os.listdir(folder)
-    except OSError:
-        return []
-    return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
-
-
-# Files
+        return sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
+    return []
 
 
 def open_own(path: str | os.PathLike[str], flags: int) -> int:
@@ -123,35 +113,32 @@ def open_own(path: str | os.PathLike[str], flags: int) -> int:
 
 
 @contextmanager
-def opened_own(path: str, flags: int) -> Iterator[int]:
-    """Open a file as `open_own` does, and close it after the block."""
-    handle = open_own(path, flags)
+def _closing(handle: int) -> Iterator[int]:
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-@contextmanager
-def locked(path: str, *, make: bool = True, patience: float = PATIENCE) -> Iterator[int]:
-    """Hold the lock of a file and yield its descriptor; with `make`, a missing file is created.
+def opened_own(path: str, flags: int) -> AbstractContextManager[int]:
+    return _closing(open_own(path, flags))
+
+
+def locked(
+    path: str, *, make: bool = True, patience: float = PATIENCE
+) -> AbstractContextManager[int]:
+    """Lock a file and return its descriptor for a block; with `make`, a missing file is created.
 
     Raises `Locked` after `patience` seconds, and without `make` `FileNotFoundError` for a missing file.
     """
-    handle = open_locked(path, patience, create=make, open_file=open_own)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    return _closing(open_locked(path, patience, create=make, open_file=open_own))
 
 
 def content(path: str, limit: int | None = SMALL) -> bytes:
     """Return the first `limit` bytes of a file, all for None; no bytes if it is missing or must not be opened."""
-    try:
-        with opened_own(path, os.O_RDONLY) as handle:
-            return read_all(handle) if limit is None else os.pread(handle, limit, 0)
-    except (OSError, Denied, ValueError):
-        return b""
+    with suppress(OSError, Denied, ValueError), opened_own(path, os.O_RDONLY) as handle:
+        return read_all(handle) if limit is None else os.pread(handle, limit, 0)
+    return b""
 
 
 def append(path: str, data: bytes) -> None:
@@ -207,7 +194,7 @@ def finish_overwriting(copy: str, handle: int) -> None:
             data = read_all(source)
     except (FileNotFoundError, Denied):
         return
-    head = re.match(_COPY_HEAD, data)
+    head = re.match(rb"\[(\d{1,20}), (\d{1,20}), (\d{1,20})\]\n", data)
     inode, length, crc = map(int, head.groups()) if head else (0, 0, 0)
     both = data[head.end() :] if head else b""
     if inode == os.fstat(handle).st_ino and zlib.crc32(both) == crc:

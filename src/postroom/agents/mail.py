@@ -13,14 +13,11 @@ from postroom.agents import roster, tmux
 from postroom.agents.folder import NO_ROOT, PATIENCE, MailFolder, find
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import AgentCaller, States, change_states, states
-from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
+from postroom.agents.roster import AgentCaller, States, change_state, change_states, states
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, require
 
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
-REGISTER_INTERVAL: Final = 10.0  # seconds before a process writes the same agent's name again
-CACHED_BOXES: Final = 64  # mailboxes that a process keeps in memory
-NO_TMUX: Final = "Warning: not running in tmux session, skipping offline recipient check"
 
 Warn = Callable[[str], None]
 
@@ -40,17 +37,13 @@ class AgentLetter(NamedTuple):
 
 
 class AgentMail:
-    """The agent mail of one working directory."""
-
     def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
         self._cwd = cwd
         self.environ = environ
-        self._box = lru_cache(CACHED_BOXES)(AgentMailbox)
+        self._box = lru_cache(maxsize=64)(AgentMailbox)
         self._folder: MailFolder | None = None
-        self._registered_at: dict[AgentCaller, float] = {}
 
     def find_folder(self) -> MailFolder | None:
-        """Return the folder of the repository; None outside of a repository."""
         if self._folder is None:
             self._folder = find(self._cwd)
         return self._folder
@@ -67,17 +60,9 @@ class AgentMail:
         return self._box(self.folder, name)
 
     def register(self, me: AgentCaller) -> None:
-        """Write this agent's name where others find it; an error in writing is ignored.
-
-        The agent that was registered last is not written again within `REGISTER_INTERVAL`.
-        """
-        if time.monotonic() - self._registered_at.get(me, -REGISTER_INTERVAL) < REGISTER_INTERVAL:
-            return
+        """Write this agent's name where others find it; an error in writing is ignored."""
         with suppress(OSError, PostroomError):
             roster.register(self.folder, me, self.environ.get("TMUX", "").partition(",")[0])
-            self._registered_at = {me: time.monotonic()}
-
-    # Sending
 
     def recipients(self, me: AgentCaller) -> list[str]:
         """Return the names that can be written to, with the caller's own."""
@@ -98,19 +83,14 @@ class AgentMail:
         then: Callable[[AgentMessage], None] = lambda _message: None,
         patience: float = PATIENCE,
     ) -> AgentMessage:
-        """Put a message into a mailbox and return it.
-
-        `about` returns the details to keep beside the message. `then` is called last: if it raises, the message is
-        removed again.
-        """
+        """Put a message into a mailbox, as `AgentMailbox.append` does, and return it."""
         folder = self.find_folder()
         is_known = recipient in roster.everybody(folder, me)
-        if is_known and recipient == me.name:
-            raise SelfAddressed("cannot send message to self")
-        if not is_known or (folder and recipient in folder.ignored()):
-            raise NotFound(
-                "recipient not found", remedy="list_agents, or recipients, says who is there."
-            )
+        is_self = is_known and recipient == me.name
+        require((not is_self, "cannot send message to self", ""), kind=SelfAddressed)
+        is_known = is_known and not (folder and recipient in folder.ignored())
+        remedy = "list_agents, or recipients, says who is there."
+        require((is_known, "recipient not found", remedy), kind=NotFound)
 
         folder = self.folder  # raises outside of a repository
         with error_context("failed to write message"):
@@ -120,11 +100,9 @@ class AgentMail:
         self.register(me)
         return message
 
-    # Receiving
-
     def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; None without one. It is marked as read once its delivery is confirmed."""
-        _refuse_nameless(me)
+        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
         if not self.folder.can_have(me.name):
             return None
         with error_context("failed to read messages"):
@@ -142,7 +120,8 @@ class AgentMail:
         """Record that this agent reads its mail now; an error in writing is ignored."""
         if me.name:
             with suppress(OSError, PostroomError):
-                roster.record_read(self.folder, me.name, time.time_ns() // 1_000_000, patience)
+                at = time.time_ns() // 1_000_000
+                change_state(self.folder, me.name, lambda old: old.after_reading(at), patience)
 
     def count_waiting(self, name: str) -> int:
         """Return the number of the agent's unread messages, and record that the agent was told of them."""
@@ -153,19 +132,15 @@ class AgentMail:
         return count
 
     def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
-        """Set whether this agent can be disturbed: ready, work or offline."""
-        if status not in STATUSES:
-            raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
-        _refuse_nameless(me)
+        require((status in STATUSES, f"Invalid status: {status}. Valid: ready, work, offline", ""))
+        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
         folder = self.folder
         with error_context("failed to update status"):
-            roster.set_status(folder, me.name, status, patience)
+            change_state(folder, me.name, lambda old: old.with_status(status), patience)
         self.register(me)
 
     def statuses(self) -> dict[str, str]:
         return {state.name: state.status for state in states(self.folder)}
-
-    # Reading again what was written
 
     def letter(
         self, message: AgentMessage, owner: str, about: Mapping[str, str] | None = None
@@ -175,40 +150,33 @@ class AgentMail:
         about = box.about(message.id) if about is None else about
         thread, reply_to, seal = (str(about.get(k) or "") for k in ("thread", "reply_to", SEAL))
         is_delivered = box.last_notice() >= (seconds(message.created) or 0.0) > 0
-        state = "read" if message.read else "delivered" if is_delivered else "queued"
+        state = "delivered" if is_delivered else "queued"
         if seal and box.copies(message.id) > 1:
-            seal = (
-                ""  # another program has copied the message: the seal proves nothing for the copy
-            )
+            seal = ""  # another program has copied the message: it proves nothing for the copy
+        state = "read" if message.read else state
         return AgentLetter(message, thread or message.id, reply_to, state, seal)
 
     def history(self, me: AgentCaller, id: str = "") -> Iterator[AgentMessage]:
         """Yield the messages to and from this agent, mailbox by mailbox; with `id`, only likely ones."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
-            words = [id] if id else [] if name == me.name else [me.name]
+            is_own = name == me.name
             try:
                 with error_context("failed to read messages"):
-                    found = self.box(name).messages(*words)
+                    found = self.box(name).messages(id or ("" if is_own else me.name))
             except PostroomError:
-                if name == me.name:
+                if is_own:
                     raise
                 continue  # another agent's broken mailbox is not this agent's trouble
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
 
     def find(self, me: AgentCaller, id: str) -> AgentMessage:
-        """Return one message to or from this agent."""
-        found = next((one for one in self.history(me, id) if one.id == id), None)
-        if found is None:
-            raise NotFound(
-                "There is no message of that id to you or from you",
-                remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
-            )
-        return found
-
-
-def _refuse_nameless(me: AgentCaller) -> None:
-    if not me.name:
-        raise Unavailable(roster.NO_WINDOW)
+        for message in self.history(me, id):
+            if message.id == id:
+                return message
+        raise NotFound(
+            "There is no message of that id to you or from you",
+            remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
+        )
 
 
 @contextmanager
@@ -226,19 +194,13 @@ def error_context(doing: str) -> Iterator[None]:
         raise
 
 
-# Cleaning up: removes agents that are gone, and messages that were read; an unread message is never removed
-
-
 class CleanupCounts(NamedTuple):
-    """The numbers of things removed, or to be removed."""
-
     offline: int = 0
     stale: int = 0
     messages: int = 0
     mailboxes: int = 0
 
     def describe(self, *, dry_run: bool) -> str:
-        """Return a summary in the original's words."""
         head = "Cleanup preview (dry-run):" if dry_run else "Cleanup complete:"
         word = "to remove" if dry_run else "removed"
         states = f"{self.offline + self.stale} ({self.offline} offline, {self.stale} stale)"
@@ -255,7 +217,7 @@ def cleanup(
     dry_run: bool,
     err: Warn,
 ) -> CleanupCounts:
-    """Clean up the agent mail in the folder `cwd`; return the counts. A `dry_run` changes nothing.
+    """Remove agents that are gone, and messages that were read, in the folder `cwd`. A `dry_run` changes nothing.
 
     An empty mailbox is not unlinked: a program that has it open would write its next message to a file nobody finds.
     """
@@ -273,10 +235,10 @@ def cleanup(
     for name in folder.names():
         try:
             box = AgentMailbox(folder, name)
-            removed, is_emptied = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
+            removed, is_emptied, damaged = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
             messages += removed
             mailboxes += is_emptied
-            if damaged := box.damaged():
+            if damaged:
                 lines = f"{damaged} lines that are no message; they stay as they are"
                 err(f"Note: {box.path} has {lines}")
         except (OSError, PostroomError) as why:
@@ -291,7 +253,7 @@ def cleanup(
 def _present(folder: MailFolder, environ: Mapping[str, str], err: Warn) -> set[str] | None:
     """Return the names of the agents that are present; None if tmux cannot tell."""
     if not environ.get("TMUX"):
-        err(NO_TMUX)
+        err("Warning: not running in tmux session, skipping offline recipient check")
         return None
     try:
         windows = tmux.windows(tmux.panes("", environ))

@@ -15,39 +15,13 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, Self
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Final
 
-from postroom.agents.folder import (
-    PATIENCE,
-    MailFolder,
-    append,
-    content,
-    finish_overwriting,
-    locked,
-    open_own,
-    opened_own,
-    overwrite,
-    overwrite_safely,
-    read_all,
-    write_at,
-)
-from postroom.agents.record import (
-    AgentMessage,
-    MessageLine,
-    count_unread,
-    find_message,
-    find_messages,
-    find_unread,
-    find_unread_flag,
-    now,
-    read_lines,
-    read_message,
-    seconds,
-    split_lines,
-    write_message,
-    write_word,
-)
+from postroom.agents import folder as files
+from postroom.agents import record
+from postroom.agents.folder import PATIENCE, MailFolder, content, opened_own, read_all
+from postroom.agents.record import AgentMessage, MessageLine
 from postroom.core.errors import Denied, PostroomError, Unavailable
 from postroom.store.files import open_locked, wait_until_writable, write_all
 
@@ -55,9 +29,8 @@ ID_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 MAX_SIZE: Final = 64_000_000  # bytes; a mailbox takes no message beyond it
 # A message is marked together with its last bytes: so few that a pipe takes them in one piece.
 LAST_BYTES: Final = 512
-POSITION_TAIL: Final = (
-    36  # bytes before a position that identify it: a line's time, which never changes
-)
+# Bytes before a position that identify it: a line's time, which never changes.
+POSITION_TAIL: Final = 36
 CURSOR_SIZE: Final = 200  # bytes of the file with the cursor
 _ID: Final = re.compile(rb'"id":"([A-Za-z0-9]{8})"')
 
@@ -68,7 +41,7 @@ def _nothing() -> None:
     pass
 
 
-class Delivery:
+class Delivery(AbstractContextManager["Delivery"]):
     """A message that is being delivered: no other process gets it until it is confirmed or released.
 
     As a context manager it releases the message if the block raises.
@@ -80,16 +53,9 @@ class Delivery:
         self._lock: int | None = lock
         self._line = line
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, error: type[BaseException] | None, *_details: object) -> None:
         if error is not None:
             self.release()
-
-    def confirm(self) -> None:
-        """Mark the message as read, since it was delivered; release the lock."""
-        self._mark(_nothing)
 
     def deliver(
         self, handle: int, data: bytes, *, patience: float = PATIENCE, done: Action = _nothing
@@ -105,14 +71,14 @@ class Delivery:
             write_all(handle, data[:end])
             # The descriptor then takes the rest at once, so that the mailbox is locked only briefly.
             wait_until_writable(handle)
-        self._mark(lambda: write_all(handle, data[end:]), done=done)
+        self.confirm(lambda: write_all(handle, data[end:]), done)
 
     def take_back(self) -> None:
         """Make the message unread again: the call was cancelled after the message had been confirmed."""
         with suppress(OSError, PostroomError):
             self._box.unmark(self._line)
 
-    def _mark(self, write: Action, done: Action = _nothing) -> None:
+    def confirm(self, write: Action = _nothing, done: Action = _nothing) -> None:
         """Call `write`; if it succeeds, mark the message as read and call `done`. Release the message in any case.
 
         An error in marking is ignored: the message is then read twice, which is better than never.
@@ -151,8 +117,6 @@ def _is_unchanged(handle: int, position: Position) -> bool:
 
 
 class AgentMailbox:
-    """The mailbox of one name."""
-
     def __init__(self, folder: MailFolder, name: str) -> None:
         self.name = name
         self.path = folder.box(name)
@@ -161,17 +125,16 @@ class AgentMailbox:
         self._cursor = f"{self._beside}cursor"
         self._copy = f"{self._beside}rewrite"
         self._about = f"{self._beside}about"
+        self._notice = f"{self._beside}told"
         self._ids = set[bytes]()  # of all messages before `_ids_end`
         self._ids_end: Position = (0, 0, 0)
 
     @contextmanager
     def _open(self, patience: float = PATIENCE, *, make: bool = False) -> Iterator[int]:
         """Hold the file's lock and yield its descriptor, after repairing what a crash left."""
-        with locked(self.path, make=make, patience=patience) as handle:
+        with files.locked(self.path, make=make, patience=patience) as handle:
             self._repair(handle)
             yield handle
-
-    # Sending
 
     def append(
         self,
@@ -192,19 +155,18 @@ class AgentMailbox:
         with self._open(patience, make=True) as handle:
             size = os.fstat(handle).st_size
             id = self._new_id(handle, draw)
-            message = AgentMessage(id, sender, self.name, text, created=now())
-            line = write_message(message)
+            message = AgentMessage(id, sender, self.name, text, created=record.now())
+            line = record.write_message(message)
             if size + len(line) > MAX_SIZE:
-                raise Unavailable(
-                    f"the mailbox of {self.name} is full: nobody reads or cleans it up"
-                )
+                name = self.name
+                raise Unavailable(f"the mailbox of {name} is full: nobody reads or cleans it up")
             try:
                 if details := about(message):
                     line_about = json.dumps({"id": id, **details}, separators=(",", ":"))
                     with opened_own(self._about, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as kept:
                         # A line end first: the last line may be incomplete after a crash.
                         write_all(kept, b"\n%b\n" % line_about.encode())
-                write_at(handle, line, size)
+                files.write_at(handle, line, size)
                 then(message)
             except BaseException:
                 os.ftruncate(handle, size)  # on a full disk, half a line may be there
@@ -212,7 +174,6 @@ class AgentMailbox:
         return message
 
     def _new_id(self, handle: int, draw: Callable[[int], bytes]) -> str:
-        """Return an id that no message of the file has."""
         if not _is_unchanged(handle, self._ids_end):
             self._ids.clear()
             self._ids_end = (0, 0, 0)
@@ -224,15 +185,13 @@ class AgentMailbox:
             id = "".join(ID_ALPHABET[one] for one in drawn if one < len(ID_ALPHABET))[:8]
         return id
 
-    # The details of messages, in a file of Postroom's own that is changed under the mailbox's lock
-
     def about(self, id: str) -> dict[str, str]:
-        return self.abouts(b'{"id":"' + write_word(id) + b'"').get(id, {})
+        return self.abouts(b'{"id":"' + record.write_word(id) + b'"').get(id, {})
 
     def abouts(self, start: bytes = b"{") -> dict[str, dict[str, str]]:
         """Return the details of all messages by their ids; with `start`, of those whose line begins with it."""
         found = {}
-        for _, line in split_lines(content(self._about, None)):
+        for _, line in record.split_lines(content(self._about, None)):
             if line.startswith(start):
                 with suppress(ValueError, RecursionError):
                     values = json.loads(line).items()
@@ -241,25 +200,21 @@ class AgentMailbox:
         return found
 
     def copies(self, id: str) -> int:
-        """Return how often an id occurs in the file. Takes no lock."""
-        return content(self.path, None).count(b'"' + write_word(id) + b'"')
+        return content(self.path, None).count(b'"' + record.write_word(id) + b'"')
 
     def _remove_abouts(self, ids: set[str]) -> None:
-        """Remove the details of messages that were removed."""
         gone = {id.encode("utf-8", "replace") for id in ids}
         with suppress(OSError, Denied), opened_own(self._about, os.O_RDWR) as handle:
             old = read_all(handle).splitlines(keepends=True)
             new = [line for line in old if not ((id := _ID.match(line, 1)) and id[1] in gone)]
-            overwrite(handle, b"".join(line for line in new if line.strip()))
-
-    # Receiving
+            files.overwrite(handle, b"".join(line for line in new if line.strip()))
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message, which no other process gets meanwhile; None if all are read."""
         if not os.path.lexists(self.path):
             return None
         self._folder.make()
-        lock = open_locked(f"{self._beside}take", patience, open_file=open_own)
+        lock = open_locked(f"{self._beside}take", patience, open_file=files.open_own)
         line = None
         try:
             line = self._oldest(patience)
@@ -271,7 +226,7 @@ class AgentMailbox:
     def _oldest(self, patience: float) -> MessageLine | None:
         with suppress(FileNotFoundError), self._open(patience) as handle:
             start = self._read_cursor(handle)
-            line = next(find_unread(read_lines(handle, start)), None)
+            line = next(record.find_unread(record.read_lines(handle, start)), None)
             read_until = line.start if line else os.fstat(handle).st_size
             if start != read_until:
                 self._write_cursor(handle, read_until)
@@ -288,13 +243,13 @@ class AgentMailbox:
         with self._open(patience) as handle:
             if os.pread(handle, len(line.line) + 1, line.start) != line.line + b"\n":
                 # Another program has rewritten the file meanwhile.
-                everything = find_messages(split_lines(read_all(handle)))
+                everything = record.find_messages(record.split_lines(read_all(handle)))
                 moved = next((one for one in everything if one.message == line.message), None)
                 if moved is None:
                     yield _nothing
                     return
                 line = moved
-            at = find_unread_flag(line.line)
+            at = record.find_unread_flag(line.line)
 
             def mark() -> None:
                 if at >= 0:
@@ -303,30 +258,30 @@ class AgentMailbox:
                 else:  # the line has no `read_flag` to overwrite
                     old = read_all(handle)
                     end = line.start + len(line.line) + 1
-                    new = write_message(line.message._replace(read=True))
-                    overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[end:])
+                    new = record.write_message(line.message._replace(read=True))
+                    new = old[: line.start] + new + old[end:]
+                    files.overwrite_safely(self._copy, handle, old, new)
 
             yield mark
 
     def wait(self, patience: float) -> None:
         """Wait until no process holds the mailbox's lock; `Locked` after `patience` seconds, other errors are ignored."""
-        with suppress(OSError, Denied), locked(self.path, make=False, patience=patience):
+        with suppress(OSError, Denied), files.locked(self.path, make=False, patience=patience):
             pass
 
     def unmark(self, line: MessageLine) -> None:
         """Make a message unread again, unless its line was changed or moved after it was marked."""
-        at = find_unread_flag(line.line)
+        at = record.find_unread_flag(line.line)
         marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
-        with locked(self.path, make=False) as handle:
+        with files.locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
                 unread_from = min(self._read_cursor(handle), line.start)
                 os.pwrite(handle, b"false", line.start + at)
                 self._write_cursor(handle, unread_from)
 
     def unread(self) -> int:
-        """Return the number of unread messages."""
         with suppress(FileNotFoundError), self._open() as handle:
-            return count_unread(read_all(handle, self._read_cursor(handle)))
+            return record.count_unread(read_all(handle, self._read_cursor(handle)))
         return 0
 
     def may_have_unread(self) -> bool:
@@ -335,43 +290,32 @@ class AgentMailbox:
             return self._read_cursor(handle) < os.fstat(handle).st_size
         return False
 
-    def messages(self, *words: str) -> list[AgentMessage]:
-        """Return the messages whose line contains all of these words, oldest first; without words, all."""
-        wanted = [write_word(word) for word in words]
-        rows = split_lines(self._data())
-        likely = (row for row in rows if all(word in row[1] for word in wanted))
-        return [one.message for one in find_messages(likely)]
-
-    def damaged(self) -> int:
-        """Return the number of lines that are no valid message."""
-        return sum(1 for _, line in split_lines(self._data()) if read_message(line) is None)
-
-    def _data(self) -> bytes:
+    def messages(self, word: str = "") -> list[AgentMessage]:
+        """Return the messages whose line contains this word, oldest first."""
+        wanted, data = record.write_word(word), b""
         with suppress(FileNotFoundError), self._open() as handle:
-            return read_all(handle)
-        return b""
+            data = read_all(handle)  # the lock is held no longer than that takes
+        likely = (row for row in record.split_lines(data) if wanted in row[1])
+        return [one.message for one in record.find_messages(likely)]
 
     def change_token(self) -> tuple[int, int]:
         """Return a value that differs after each change of the file: its size and time."""
-        try:
+        with suppress(OSError):
             status = os.lstat(self.path)
-        except OSError:
-            return (0, 0)
-        return (status.st_size, status.st_mtime_ns)
-
-    # The cursor: an offset before which all messages are read. It counts only while the file before it is unchanged.
+            return (status.st_size, status.st_mtime_ns)
+        return (0, 0)
 
     def _read_cursor(self, handle: int) -> int:
-        """Return an offset before which all messages are read; 0 if the cursor does not fit the file."""
+        """Return an offset before which all messages are read; 0 if the file before the cursor has changed."""
         try:
             inode, offset, crc, size, mtime = map(int, content(self._cursor, CURSOR_SIZE).split())
         except ValueError:
             return 0
         status = os.fstat(handle)
         # A file that only grew was appended to. Otherwise a program has changed lines before the end.
-        is_changed = size == status.st_size and mtime != status.st_mtime_ns
-        is_changed = is_changed or status.st_size < size
-        is_valid = not is_changed and _is_unchanged(handle, (inode, offset, crc))
+        has_grown = status.st_size > size
+        is_same = (size, mtime) == (status.st_size, status.st_mtime_ns)
+        is_valid = (has_grown or is_same) and _is_unchanged(handle, (inode, offset, crc))
         return offset if is_valid else 0
 
     def _write_cursor(self, handle: int, offset: int) -> None:
@@ -379,43 +323,36 @@ class AgentMailbox:
         status = os.fstat(handle)
         values = (*_position(handle, offset), status.st_size, status.st_mtime_ns)
         line = " ".join(map(str, values)).ljust(CURSOR_SIZE - 1) + "\n"
-        with (
-            suppress(OSError, Denied),
-            opened_own(self._cursor, os.O_WRONLY | os.O_CREAT) as cursor,
-        ):
+        flags = os.O_WRONLY | os.O_CREAT
+        with suppress(OSError, Denied), opened_own(self._cursor, flags) as cursor:
             os.pwrite(cursor, line.encode(), 0)
 
-    # The time at which the owner last learned of unread mail
-
     def record_notice(self) -> None:
-        path = f"{self._beside}told"
-        os.close(open_own(path, os.O_WRONLY | os.O_CREAT))
-        # The kernel's own time stamps lag by milliseconds: a message just written would seem newer than the notice.
-        os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
+        with opened_own(self._notice, os.O_WRONLY | os.O_CREAT) as handle:
+            # The kernel's own time stamps lag by milliseconds: a message just written would seem newer.
+            os.utime(handle, ns=(time.time_ns(),) * 2)
 
     def last_notice(self) -> float:
         """Return the Unix time at which the owner last learned of unread mail; 0 if it never did."""
-        try:
-            return os.lstat(f"{self._beside}told").st_mtime
-        except OSError:
-            return 0.0
+        with suppress(OSError):
+            return os.lstat(self._notice).st_mtime
+        return 0.0
 
-    # Cleaning up, and repair after a crash
+    def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool, int]:
+        """Remove messages that are read and not newer than `before`.
 
-    def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool]:
-        """Remove messages that are read and not newer than `before`; return their number, and whether no line is left.
-
-        A line that is no message stays. If a message follows an incomplete line without a line end, that incomplete
-        part is moved to another file.
+        Returns their number, whether no line is left, and the number of lines that are no message: those stay. If a
+        message follows an incomplete line without a line end, that incomplete part is moved to another file.
         """
-        kept, torn, gone = [], [], []
+        kept, torn, gone, damaged = [], [], [], 0
         with suppress(FileNotFoundError), self._open() as handle:
             data = read_all(handle)
-            for _, line in split_lines(data):
-                message, at = find_message(line)
+            for _, line in record.split_lines(data):
+                message, at = record.find_message(line)
+                damaged += message is None
                 if at:
                     torn.append(line[:at])
-                if message and message.read and (seconds(message.created) or 0.0) <= before:
+                if message and message.read and (record.seconds(message.created) or 0.0) <= before:
                     gone.append(message.id)
                 else:
                     kept.append(line[at:] + b"\n")
@@ -424,23 +361,23 @@ class AgentMailbox:
             if not dry_run and (gone or is_emptied or torn):
                 self._set_aside(*torn)
                 if new:
-                    overwrite_safely(self._copy, handle, data, new)
+                    files.overwrite_safely(self._copy, handle, data, new)
                 else:
                     os.ftruncate(handle, 0)
                 self._remove_abouts(set(gone))
-            return len(gone), is_emptied
-        return 0, False
+            return len(gone), is_emptied, damaged
+        return 0, False, 0
 
     def _repair(self, handle: int) -> None:
         """Finish an overwriting that a crash interrupted, and complete or set aside an incomplete last line."""
-        finish_overwriting(self._copy, handle)
+        files.finish_overwriting(self._copy, handle)
         size = os.fstat(handle).st_size
         if not size or os.pread(handle, 1, size - 1) == b"\n":
             return
         data = read_all(handle)
         start = data.rfind(b"\n") + 1
-        if read_message(data[start:]) is not None:  # complete, but without its line end
-            write_at(handle, b"\n", size)
+        if record.read_message(data[start:]) is not None:  # complete, but without its line end
+            files.write_at(handle, b"\n", size)
         else:
             self._set_aside(data[start:])
             os.ftruncate(handle, start)
@@ -448,4 +385,4 @@ class AgentMailbox:
     def _set_aside(self, *torn: bytes) -> None:
         if torn:
             self._folder.make()
-            append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
+            files.append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))

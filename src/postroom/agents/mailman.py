@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 from typing import Final, NamedTuple
 
 from postroom.agents import roster, tmux
 from postroom.agents.folder import MailFolder, content, find, locked, overwrite, read_all
 from postroom.agents.mailbox import AgentMailbox
-from postroom.agents.record import AgentState, seconds
-from postroom.agents.roster import States, change_states, record_nudge, states
+from postroom.agents.record import AgentState, now, seconds
+from postroom.agents.roster import States, change_state, change_states, states
 from postroom.agents.tmux import Pane
-from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.core.errors import Invalid, PostroomError, Unavailable, require
 from postroom.core.text import one_line
 from postroom.store.files import Locked
 
@@ -38,8 +38,6 @@ TYPING_TIME: Final = 5.0  # a person counts as typing for so long after a key
 INPUT_TIMEOUT: Final = 3.0  # for a program to show a typed line, and again to accept it
 ENTER_DELAY: Final = 0.2  # between a typed line and its Enter
 CAPTURE_INTERVAL: Final = 0.1  # between two captures of a pane
-START_TIMEOUT: Final = 10.0  # for a mailman in the background to begin
-START_POLL_INTERVAL: Final = 0.025
 
 Say = Callable[[str], None]
 
@@ -52,7 +50,9 @@ class Mailman:
         self._environ = environ
         self._log = say
         self._stop = stop
-        self._nudged_at: dict[str, float] = {}  # by name, for agents without a state
+        self._nudged_at: dict[
+            str, float
+        ] = {}  # by name; agents without a state have no record of it
         self._last_reasons: dict[str, str] = {}  # why an agent was not nudged, by name
 
     def run(self) -> None:
@@ -72,7 +72,7 @@ class Mailman:
                 try:
                     self.cycle()
                 except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
-                    self._log(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
+                    self._log(f"[mailman] {_reason(why)}")
                 self._wait(watch.watch)
 
     def _wait(self, watch: Callable[..., object]) -> None:
@@ -88,55 +88,44 @@ class Mailman:
         self._folder.check()
         known = states(self._folder)
         panes = self._panes()
-        now = time.monotonic()
-        stateless = set(self._folder.names()) - {state.name for state in known}
-        ready = {
+        begun = time.monotonic()
+        due = {
             state.name: _is_declared(state)
             for state in known
             if state.status == "ready"
             and time.time() - (seconds(state.notified) or 0.0) >= NUDGE_INTERVAL
         }
-        due = [
-            name
-            for name in stateless
-            if now - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL
-        ]
-        ready |= dict.fromkeys(sorted(due), False)
-        threads = []
-        for name, is_ready in ready.items():
-            with suppress(PostroomError, OSError):
-                if AgentMailbox(self._folder, name).unread() > 0:
-                    threads.append(Thread(target=self._nudge_or_log, args=(name, panes, is_ready)))
-                    if name in stateless:
-                        self._nudged_at[name] = now
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for name in sorted(set(self._folder.names()) - {state.name for state in known}):
+            if begun - self._nudged_at.get(name, -NUDGE_INTERVAL) >= NUDGE_INTERVAL:
+                due[name] = False
+        with ThreadPoolExecutor(max_workers=len(due) or 1) as threads:
+            for name, is_ready in due.items():
+                with suppress(PostroomError, OSError):
+                    if AgentMailbox(self._folder, name).unread() > 0:
+                        threads.submit(self._nudge_or_log, name, panes, is_ready=is_ready)
+                        self._nudged_at[name] = begun
         change_states(self._folder, _keep_recent)
 
-    def _nudge_or_log(self, name: str, panes: list[Pane], is_ready: bool) -> None:  # noqa: FBT001
-        # Nudge one agent and record that, or log the reason why not. Runs in a thread of its own, so it never raises.
+    def _nudge_or_log(self, name: str, panes: list[Pane], *, is_ready: bool) -> None:
+        """Nudge one agent and record that, or log the reason why not. Never raises: it runs in a thread of its own."""
+        why, text = "", f"told {one_line(name)} of its mail"
         try:
             pane = self._find_pane(name, panes)
-            why = self._reason_to_wait(pane, is_ready=is_ready) or self._nudge(pane)
-            if not why:
-                AgentMailbox(self._folder, name).record_notice()
-                record_nudge(self._folder, name)
-        except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
-            why = one_line(getattr(wrong, "message", "") or str(wrong))
-        if not why:
-            self._log(f"[mailman] told {one_line(name)} of its mail")
-        elif self._last_reasons.get(name) != why:  # the same reason is logged once
-            self._log(f"[mailman] {one_line(name)} is not told yet: {why}")
+            self._check_idle(pane, is_ready=is_ready)
+            self._nudge(pane)
+            AgentMailbox(self._folder, name).record_notice()
+            change_state(self._folder, name, lambda old: old._replace(notified=now()))
+        except Exception as error:  # noqa: BLE001 - one agent's trouble is no other's
+            why = _reason(error)
+            text = f"{one_line(name)} is not told yet: {why}"
+        if not why or self._last_reasons.get(name) != why:  # the same reason is logged once
+            self._log(f"[mailman] {text}")
         self._last_reasons[name] = why
-
-    # The agent's pane
 
     def _panes(self) -> list[Pane]:
         pane = self._environ.get("TMUX") and self._environ.get("TMUX_PANE")
         with suppress(PostroomError):
-            return tmux.panes(pane, self._environ) if pane else tmux.all_panes(self._environ)
+            return tmux.panes(pane or None, self._environ)
         return []
 
     def _find_pane(self, name: str, panes: list[Pane]) -> Pane:
@@ -144,16 +133,16 @@ class Mailman:
         named = [pane for pane in panes if pane.name.strip() == name]
         registered = roster.registered(self._folder).get(name, {}).get("pane")
         own = [pane for pane in named if pane.id == registered]
-        why = ""
-        if not named:
-            why = "it has no window here; hooks or its own tools bring it"
         # Without tmux around us, the list has all sessions: a window of another project may have that name.
-        elif not own and not self._environ.get("TMUX"):
-            why = "it has not said yet in which pane it is; or start this in its session"
-        elif len(named) > 1 and not own:
-            why = "its window has several panes, and it has not said yet in which one it is"
-        if why:
-            raise Unavailable(why)
+        is_here = own or self._environ.get("TMUX")
+        unknown = "it has not said yet in which pane it is; or start this in its session"
+        several = "its window has several panes, and it has not said yet in which one it is"
+        require(
+            (named, "it has no window here; hooks or its own tools bring it", ""),
+            (is_here, unknown, ""),
+            (own or len(named) == 1, several, ""),
+            kind=Unavailable,
+        )
         return (own or named)[0]
 
     def _capture(self, pane: Pane) -> Screen:
@@ -165,47 +154,48 @@ class Mailman:
         return Screen(captured, int(x), int(y), mode not in ("", "0"), command)
 
     def _is_person_typing(self, pane: Pane) -> bool:
-        """Whether a tmux client that shows this pane has had a key in the last `TYPING_TIME` seconds."""
         rows = tmux.run(["list-clients", "-F", "#{client_activity} #{pane_id}"], self._environ)
         return any(
             row.endswith(f" {pane.id}") and time.time() - int(row.split()[0]) < TYPING_TIME
             for row in rows.splitlines()
         )
 
-    def _reason_to_wait(self, pane: Pane, *, is_ready: bool) -> str:
-        """Return the reason not to type into a pane now; an empty text if there is none.
+    def _check_idle(self, pane: Pane, *, is_ready: bool) -> None:
+        """Raise `Unavailable` with the reason if nothing may be typed into a pane now.
 
         With `is_ready`, the agent has set its status to ready itself: then a shell in the foreground is its own.
         """
-        if pane.dead or pane.in_mode or pane.synchronized:
-            return "its pane is not taking input of its own"
-        if self._is_person_typing(pane):
-            return "somebody is typing there"
+        takes_input = not (pane.dead or pane.in_mode or pane.synchronized)
+        require(
+            (takes_input, "its pane is not taking input of its own", ""),
+            (not self._is_person_typing(pane), "somebody is typing there", ""),
+            kind=Unavailable,
+        )
         before = self._capture(pane)
-        if self._stop.wait(STILL_TIME):
-            return "the mailman ends"
+        require((not self._stop.wait(STILL_TIME), "the mailman ends", ""), kind=Unavailable)
         after = self._capture(pane)
-        if before != after or after.in_mode:
-            return "it is at work"
-        if after.typed_text():
-            return "something is typed there already"
-        if not is_ready and after.command.lstrip("-") in SHELLS:
-            return f"{one_line(after.command)} is in front, and no agent has said that it is ready"
-        return ""
+        is_agent = is_ready or after.command.lstrip("-") not in SHELLS
+        shell = f"{one_line(after.command)} is in front, and no agent has said that it is ready"
+        require(
+            (before == after and not after.in_mode, "it is at work", ""),
+            (not after.typed_text(), "something is typed there already", ""),
+            (is_agent, shell, ""),
+            kind=Unavailable,
+        )
 
-    def _nudge(self, pane: Pane) -> str:
-        """Type the line and press Enter until it is accepted; return the failure, or an empty text."""
+    def _nudge(self, pane: Pane) -> None:
+        """Type the line and press Enter until it is accepted; raise `Unavailable` with the reason if it is not."""
         tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
         if not self._wait_for_input(pane, lambda typed: typed == NUDGE):
-            return "it does not show what is typed, or somebody typed at the same time"
+            raise Unavailable("it does not show what is typed, or somebody typed at the same time")
         time.sleep(ENTER_DELAY)  # some programs take an Enter that comes with the text for pasted
         for _ in range(2):
             if self._capture(pane).typed_text() != NUDGE:
-                return "somebody typed at the same time: the line was left as it is"
+                raise Unavailable("somebody typed at the same time: the line was left as it is")
             tmux.run(["send-keys", "-t", pane.id, "Enter"], self._environ)
             if self._wait_for_input(pane, lambda typed: NUDGE not in typed):
-                return ""
-        return "it did not take the line"
+                return
+        raise Unavailable("it did not take the line")
 
     def _wait_for_input(self, pane: Pane, is_expected: Callable[[str], bool]) -> bool:
         """Return True once the text in the pane's input is as expected, False after `INPUT_TIMEOUT`."""
@@ -217,6 +207,10 @@ class Mailman:
         return False
 
 
+def _reason(error: Exception) -> str:
+    return one_line(getattr(error, "message", "") or str(error))
+
+
 def _is_declared(state: AgentState) -> bool:
     """Whether the agent set its status itself, and not its first read of mail, which makes it ready too."""
     read = state.last_read / 1000
@@ -224,19 +218,15 @@ def _is_declared(state: AgentState) -> bool:
 
 
 def _keep_recent(known: States) -> States:
-    """Return the states that were renewed within `STATE_LIFETIME`."""
     oldest = time.time() - STATE_LIFETIME
     return [state for state in known if (seconds(state.updated) or 0.0) > oldest]
 
 
-# What a pane shows
-
 SHELLS: Final = frozenset("sh bash zsh fish dash ksh mksh tcsh csh nu elvish xonsh pwsh".split())
 _BORDERS: Final = " │┃|╎┆\t"
 _CODES: Final = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-_COLOUR: Final = re.compile(
-    r"\b[34]8;(?:5;\d*|2;\d*;\d*;\d*)"
-)  # its numbers are not codes of their own
+# The numbers of a colour are not codes of their own.
+_COLOUR: Final = re.compile(r"\b[34]8;(?:5;\d*|2;\d*;\d*;\d*)")
 # The first of these signs with a blank after it is the prompt; the text after it is typed. A prompt that ends in `:`
 # is left out: it asks for a password or a choice, not for a line to work on.
 _PROMPT: Final = re.compile(r"[>❯›»$#%λ➜](?:\s|$)")
@@ -279,39 +269,43 @@ def _without_dimmed(row: str) -> str:
     return "".join(kept)
 
 
-# The process
-
-
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:
-    """Run the mailman in this process, or in the background; return its exit code. A repository has one at most."""
+    """Run the mailman in this process, or in the background; return the exit code. A repository has one at most."""
     folder = find(cwd) or MailFolder(cwd)
     folder.make()
     os.chdir(folder.root)
-    running: int | None = None
     try:
-        with locked(folder.pid, patience=0.0, make=not background) as handle:
+        with locked(folder.pid, patience=0.0) as handle:
             old = _parse_pid(read_all(handle))
-            if old and _is_alive(old) and old != os.getpid():
-                running = old
-            elif old:
-                err("Warning: Stale PID file found, cleaning up")
-            if running is None and not background:
-                return _serve(folder, environ, handle, say)
-    except FileNotFoundError:
-        pass  # no mailman runs
+            if old == os.getpid() or not _is_alive(old):
+                if old:
+                    err("Warning: Stale PID file found, cleaning up")
+                return _serve(folder, environ, handle, say, background=background)
     except Locked:
-        running = _read_pid(folder.pid)
-    if running is not None:
-        err(f"error: mailman daemon already running (PID: {running})")
-        return 2
-    return _start(folder, environ, say, err)
+        old = 0
+        with suppress(Invalid):
+            old = _parse_pid(content(folder.pid, 100))
+    err(f"error: mailman daemon already running (PID: {old})")
+    return 2
 
 
-def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say) -> int:
+def _serve(
+    folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say, *, background: bool
+) -> int:
+    """Deliver until a signal comes; in the background, in a process that outlives this one and its terminal."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    overwrite(handle, f"{os.getpid()}\n".encode())
+    child = os.fork() if background else 0
+    overwrite(handle, f"{child or os.getpid()}\n".encode())  # both processes write the same
+    if child:  # it has the file's lock too, and keeps it
+        say(f"Mailman daemon started in background (PID: {child})")
+        return 0
+    if background:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
     try:
         say(f"Mailman daemon started (PID: {os.getpid()})")
         Mailman(folder, environ, say, stop).run()
@@ -320,35 +314,6 @@ def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say
             # Still under the file's lock: a process that waits for the lock then sees that the file is gone.
             os.unlink(folder.pid)
     return 0
-
-
-def _start(folder: MailFolder, environ: Mapping[str, str], say: Say, err: Say) -> int:
-    """Start the mailman as a process that outlives this one and its terminal; return the exit code."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    child = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-m", "postroom", "agentmail", "mailman"],
-        environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)],
-        setsid=True,
-    )
-    os.close(null)
-    end = time.monotonic() + START_TIMEOUT
-    while _read_pid(folder.pid) != child and time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            err(f"error: the mailman ended with {os.waitstatus_to_exitcode(status)} at once")
-            return 1
-        time.sleep(START_POLL_INTERVAL)
-    say(f"Mailman daemon started in background (PID: {child})")
-    return 0
-
-
-def _read_pid(path: str) -> int:
-    try:
-        return _parse_pid(content(path, 100))
-    except Invalid:
-        return 0
 
 
 def _parse_pid(data: bytes) -> int:

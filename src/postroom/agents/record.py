@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 MAX_TRIES: Final = 4  # candidates for the beginning of a message within one line
-CHUNK: Final = 65_536  # bytes that are read at once
 ZERO: Final = "0001-01-01T00:00:00Z"  # how Go writes that there is no time
 STATUSES: Final = ("ready", "work", "offline")
-READ: Final = b'"read_flag":true'
-UNREAD: Final = b'"read_flag":false'
+
 _MESSAGE_KEYS: Final = ("id", "from", "to", "message", "read_flag", "created_at")
 _STATE_KEYS: Final = ("recipient", "status", "updated_at", "notified_at", "last_read_at")
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
@@ -45,9 +43,18 @@ class AgentState(NamedTuple):
     notified: str = ZERO
     last_read: int = 0  # Unix milliseconds
 
+    def with_status(self, status: str) -> AgentState:
+        """Return the new state; work and offline clear the time of the last nudge, so that ready can bring one at once."""
+        notified = self.notified if status == "ready" else ZERO
+        return self._replace(status=status, updated=now(), notified=notified)
+
+    def after_reading(self, milliseconds: int) -> AgentState:
+        """Return the state after the agent read its mail; an agent without a status becomes ready."""
+        state = self if self.status else self._replace(status="ready", updated=now())
+        return state._replace(last_read=milliseconds)
+
 
 def write_message(message: AgentMessage) -> bytes:
-    """Return the line of a message, as Go's encoder writes it."""
     return _line(dict(zip(_MESSAGE_KEYS, message, strict=True)))
 
 
@@ -58,7 +65,7 @@ def write_state(state: AgentState) -> bytes:
 
 
 def write_word(text: str) -> bytes:
-    """Return a text as it is written inside a line, without the quotation marks."""
+    """Return a text as it stands inside a line, without the quotation marks."""
     return _line(text)[1:-2]
 
 
@@ -109,9 +116,6 @@ def _fields(line: bytes) -> dict[str, Any]:
     return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-# Finding messages in a file
-
-
 class MessageLine(NamedTuple):
     message: AgentMessage
     start: int  # the offset in the file
@@ -121,35 +125,27 @@ class MessageLine(NamedTuple):
 Line = tuple[int, bytes]  # its offset in the file, and its bytes
 
 
-def split_lines(data: bytes, base: int = 0) -> Iterator[Line]:
-    """Yield the lines that have a line end and are not empty; `base` is the offset of the data in the file."""
-    at = 0
-    while (end := data.find(b"\n", at)) >= 0:
-        if end > at:
-            yield base + at, data[at:end]
-        at = end + 1
+def split_lines(data: bytes) -> Iterator[Line]:
+    """Yield the lines that have a line end and are not empty."""
+    return _numbered(BytesIO(data), 0)
 
 
 def read_lines(handle: int, start: int) -> Iterator[Line]:
-    """Yield the lines of a file from an offset on. The file is read in chunks, as the caller asks for lines."""
-    rest: list[bytes] = []  # the beginning of a line that does not end in its chunk
-    read = start
-    while piece := os.pread(handle, CHUNK, read):
-        read += len(piece)
-        whole = piece.rfind(b"\n") + 1
-        if not whole:
-            rest.append(piece)
-            continue
-        data = b"".join([*rest, piece[:whole]])
-        yield from split_lines(data, start)
-        start, rest = start + len(data), [piece[whole:]]
+    """Yield the same lines of an open file from an offset on, which is read as the caller asks for them."""
+    with open(handle, "rb", closefd=False) as file:
+        file.seek(start)
+        yield from _numbered(file, start)
+
+
+def _numbered(lines: Iterable[bytes], start: int) -> Iterator[Line]:
+    for line in lines:
+        if line.endswith(b"\n") and line != b"\n":
+            yield start, line[:-1]
+        start += len(line)
 
 
 def find_message(line: bytes) -> tuple[AgentMessage | None, int]:
-    """Return the message of a line, and its offset in the line.
-
-    The offset is not 0 if the original has appended a message to an incomplete line.
-    """
+    """Return the message of a line and its offset, which is not 0 after an incomplete line of the original's."""
     if message := read_message(line):
         return message, 0
     starts = [match.start() for match in _GLUED.finditer(line)][-MAX_TRIES:]
@@ -166,14 +162,14 @@ def find_messages(lines: Iterable[Line]) -> Iterator[MessageLine]:
 
 def find_unread(lines: Iterable[Line]) -> Iterator[MessageLine]:
     """Yield the unread messages among these lines; most of the read ones are skipped without parsing."""
-    maybe = (row for row in lines if READ not in row[1] or b"false" in row[1])
+    maybe = (row for row in lines if b'"read_flag":true' not in row[1] or b"false" in row[1])
     return (one for one in find_messages(maybe) if not one.message.read)
 
 
 def count_unread(data: bytes) -> int:
     """Return the number of unread messages; most are counted without parsing."""
     rows = list(split_lines(data))
-    others = [row for row in rows if UNREAD not in row[1]]
+    others = [row for row in rows if b'"read_flag":false' not in row[1]]
     return len(rows) - len(others) + sum(1 for _ in find_unread(others))
 
 
@@ -189,9 +185,6 @@ def find_unread_flag(line: bytes) -> int:
     return -1
 
 
-# Moments
-
-
 def now(nanoseconds: Callable[[], int] = time.time_ns) -> str:
     """Return the current time as RFC 3339 in the zone of this machine, its fraction without trailing zeros."""
     moment = nanoseconds()
@@ -203,7 +196,7 @@ def now(nanoseconds: Callable[[], int] = time.time_ns) -> str:
 
 
 def seconds(moment: str) -> float | None:
-    """Return an RFC 3339 time as Unix seconds, to the microsecond: 0 for one before 1970, such as `ZERO`, and None if it is invalid."""
+    """Return an RFC 3339 time as Unix seconds: 0 for one before 1970, such as `ZERO`, None if it is invalid."""
     from datetime import datetime  # hooks must start quickly, and do not need it
 
     if not _MOMENT.fullmatch(moment):

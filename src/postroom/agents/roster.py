@@ -13,21 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from postroom.agents import folder as files
 from postroom.agents import tmux
-from postroom.agents.folder import (
-    NO_ROOT,
-    PATIENCE,
-    SMALL,
-    MailFolder,
-    append,
-    content,
-    list_names,
-    locked,
-    overwrite,
-    read_all,
-)
-from postroom.agents.record import ZERO, AgentMessage, AgentState, now, read_state, write_state
-from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+from postroom.agents.folder import PATIENCE, SMALL, MailFolder, content
+from postroom.agents.record import AgentMessage, AgentState, read_state, write_state
+from postroom.core.errors import Denied, NotFound, Unavailable, require
 from postroom.store.files import replace
 
 NAME_VARIABLE: Final = "AGENTMAIL_NAME"  # the environment variable with an agent's name
@@ -35,9 +25,6 @@ PERSON: Final = "person"  # the person's name, which no agent may have
 NO_WINDOW: Final = "current window '' not found in tmux session"
 MAX_NAME: Final = 64  # characters
 NAME_LIFETIME: Final = 48 * 3600  # seconds that a name is known after it was last used
-UNPROVEN: Final = (
-    "(not proven to be the person)"  # shown after a sender that claims to be the person
-)
 
 States = list[AgentState]
 
@@ -55,24 +42,18 @@ class AgentCaller(NamedTuple):
 
 
 def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> AgentCaller:
-    """Return which agent calls.
-
-    In tmux its name is that of its window. Outside it is the first that is not empty of `given`, the environment's
-    name and `otherwise`; `NotInTmux` if all are empty.
-    """
+    """Return which agent calls; outside tmux, `NotInTmux` if neither `given`, the environment nor `otherwise` has a name."""
     if environ.get("TMUX"):
         return _in_tmux(environ)
     name = given or environ.get(NAME_VARIABLE, "") or otherwise
-    if not name:
-        raise NotInTmux(
-            "agentmail must run inside a tmux session",
-            remedy=f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent.",
-        )
+    remedy = (
+        f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent."
+    )
+    require((name, "agentmail must run inside a tmux session", remedy), kind=NotInTmux)
     return AgentCaller(check_name(name))
 
 
 def person(environ: Mapping[str, str]) -> AgentCaller:
-    """Return the person as a caller; in tmux with the windows of the session."""
     windows = None
     if environ.get("TMUX") and _is_pane(environ.get("TMUX_PANE", "")):
         windows = tuple(tmux.windows(tmux.panes(environ["TMUX_PANE"], environ)))
@@ -86,40 +67,35 @@ def _is_pane(id: str) -> bool:
 def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
     # The caller is named after the window of its pane, which TMUX_PANE names.
     pane = environ.get("TMUX_PANE", "")
-    if not _is_pane(pane):
-        why = "contains invalid format" if pane else "environment variable not set"
-        raise Unavailable(f"failed to get current window: TMUX_PANE {why}")
+    why = "contains invalid format" if pane else "environment variable not set"
+    failed = "failed to get current window:"
+    require((_is_pane(pane), f"{failed} TMUX_PANE {why}", ""), kind=Unavailable)
     try:
         panes = tmux.panes(pane, environ)
     except Unavailable as why:
         is_gone = "can't find" in why.message
-        failed = f"failed to get current window: {why.message}"
-        raise Unavailable(NO_WINDOW if is_gone else failed) from why
+        raise Unavailable(NO_WINDOW if is_gone else f"{failed} {why.message}") from why
     names = {one.name.strip() for one in panes if one.id == pane}
-    if len(names) > 1:  # a window whose name has line ends, made to look like rows
-        raise Unavailable("failed to get current window: a window's name has a line end in it")
+    # A window whose name has line ends may be made to look like rows.
+    is_one = len(names) <= 1
+    require((is_one, f"{failed} a window's name has a line end in it", ""), kind=Unavailable)
     name = next(iter(names), "")
-    if resembles_person(name):
-        raise Denied(
-            f"the window is called {name!r}, which is the person's own name",
-            remedy="Give it another name: `tmux rename-window NAME`.",
-        )
+    called = f"the window is called {name!r}, which is the person's own name"
+    remedy = "Give it another name: `tmux rename-window NAME`."
+    require((not resembles_person(name), called, remedy), kind=Denied)
     return AgentCaller(name, pane, tuple(tmux.windows(panes)))
 
 
 def check_name(name: str) -> str:
-    """Return the name if an agent may have it; raise `Invalid` otherwise."""
     is_visible = 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
     if not name.isascii():
         from postroom.core.text import one_line
 
         is_visible = is_visible and one_line(name) == name
-    if not is_visible or "/" in name or name.startswith(".") or resembles_person(name):
-        raise Invalid(
-            f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not"
-            f" {PERSON!r}",
-            remedy=f"Choose another, in {NAME_VARIABLE} or for --as or --agent.",
-        )
+    is_plain = is_visible and "/" not in name and not name.startswith(".")
+    rule = f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not {PERSON!r}"
+    remedy = f"Choose another, in {NAME_VARIABLE} or for --as or --agent."
+    require((is_plain and not resembles_person(name), rule, remedy))
     return name
 
 
@@ -130,9 +106,6 @@ def resembles_person(name: str) -> bool:
     from postroom.core.text import reads_as
 
     return any(reads_as(each, (PERSON,)) for each in (name, re.sub(r"\d", "", name)))
-
-
-# The names of agents, each in a file beside the mailboxes
 
 
 def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
@@ -150,7 +123,7 @@ def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
 def registered(folder: MailFolder, *, lasts: float = NAME_LIFETIME) -> dict[str, dict[str, Any]]:
     """Return the record of each name that was used in the last `lasts` seconds."""
     known = {}
-    for name in list_names(folder.own_files, ".agent"):
+    for name in files.list_names(folder.own_files, ".agent"):
         path = os.path.join(folder.own_files, f"{name}.agent")
         try:
             about = json.loads(content(path, 10_000))
@@ -173,14 +146,10 @@ def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
         named = [name for name, about in kept.items() if not about.get("pane")]
         return [*me.windows, *(name for name in named if name not in me.windows)]
     if folder is None:
-        raise NotFound(
-            NO_ROOT, remedy="Agents that write to each other work in one git repository."
-        )
+        remedy = "Agents that write to each other work in one git repository."
+        raise NotFound(files.NO_ROOT, remedy=remedy)
     present = [state.name for state in states(folder) if state.status != "offline"]
     return sorted({*kept, *present, me.name} - ({PERSON} if PERSON not in kept else set()))
-
-
-# Which agents may be disturbed: a file that others read without a lock
 
 
 def states(folder: MailFolder) -> States:
@@ -191,51 +160,24 @@ def states(folder: MailFolder) -> States:
 def change_states(
     folder: MailFolder, decide: Callable[[States], States], patience: float = PATIENCE
 ) -> None:
-    """Replace the states in the file by what `decide` returns for them.
+    """Replace the states in the file, which others read without a lock, by what `decide` returns for them.
 
     Lines that are no valid state move to another file: the original program fails on such a line.
     """
     folder.make()
-    with locked(folder.states, patience=patience) as handle:
-        if os.fstat(handle).st_size > SMALL:
-            raise Unavailable(f"{folder.states} is too large to be one of ours")
-        data = read_all(handle)
+    with files.locked(folder.states, patience=patience) as handle:
+        is_small = os.fstat(handle).st_size <= SMALL
+        require((is_small, f"{folder.states} is too large to be one of ours", ""), kind=Unavailable)
+        data = files.read_all(handle)
         lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
         if torn := [line + b"\n" for line, state in lines if state is None]:
-            append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
+            files.append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
         new = b"".join(map(write_state, decide([state for _, state in lines if state])))
         if new != data:
-            overwrite(handle, new)
+            files.overwrite(handle, new)
 
 
-def set_status(folder: MailFolder, name: str, status: str, patience: float = PATIENCE) -> None:
-    """Set an agent's status. Work and offline clear the time of its last nudge, so that ready can bring one at once."""
-
-    def update(old: AgentState) -> AgentState:
-        notified = old.notified if status == "ready" else ZERO
-        return old._replace(status=status, updated=now(), notified=notified)
-
-    _change_state(folder, name, update, patience)
-
-
-def record_read(
-    folder: MailFolder, name: str, milliseconds: int, patience: float = PATIENCE
-) -> None:
-    """Record when an agent last read its mail; an agent without a status becomes ready."""
-
-    def update(old: AgentState) -> AgentState:
-        state = old if old.status else old._replace(status="ready", updated=now())
-        return state._replace(last_read=milliseconds)
-
-    _change_state(folder, name, update, patience)
-
-
-def record_nudge(folder: MailFolder, name: str) -> None:
-    """Record that an agent is nudged now, if it has a state."""
-    _change_state(folder, name, lambda old: old._replace(notified=now()))
-
-
-def _change_state(
+def change_state(
     folder: MailFolder,
     name: str,
     update: Callable[[AgentState], AgentState],
@@ -252,29 +194,25 @@ def _change_state(
     change_states(folder, decide, patience)
 
 
-# The person's messages, sealed with a key that only the person has
-
-
 def describe_sender(sender: str, *, proven: bool) -> str:
     """Return the sender's name for display; without proof, a name like the person's gets a warning after it."""
     from postroom.core.text import one_line
 
-    name = one_line(sender)
-    return f"{name} {UNPROVEN}" if resembles_person(sender) and not proven else name
+    is_doubtful = resembles_person(sender) and not proven
+    return f"{one_line(sender)}{' (not proven to be the person)' if is_doubtful else ''}"
 
 
 def seal(key: bytes, root: str, message: AgentMessage) -> str:
-    import hashlib
+    """Return the proof that a message is the person's, by the key that only the person has."""
     import hmac
 
     about = [os.path.realpath(root), message.id, message.to, message.created, message.text]
     words = json.dumps(about).encode()
-    return hmac.new(key, b"postroom voice\n" + words, hashlib.sha256).hexdigest()
+    return hmac.digest(key, b"postroom voice\n" + words, "sha256").hex()
 
 
 def is_sealed(key: bytes, root: str, message: AgentMessage, given: str) -> bool:
     from hmac import compare_digest
 
-    if not key or not given:
-        return False
-    return compare_digest(seal(key, root, message).encode(), given.encode("utf-8", "replace"))
+    expected = seal(key, root, message).encode()
+    return bool(key) and compare_digest(expected, given.encode("utf-8", "replace"))

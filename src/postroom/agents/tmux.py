@@ -31,19 +31,12 @@ class Pane(NamedTuple):
     name: str  # the name of its window
 
 
-def panes(pane: str, environ: Mapping[str, str]) -> list[Pane]:
-    """Return the panes of this pane's session, window by window; for an empty `pane`, of tmux's current session."""
-    target = ["-t", pane] if pane else []
-    return _parse_panes(run(["list-panes", "-s", *target, "-F", _PANE_FORMAT], environ))
-
-
-def all_panes(environ: Mapping[str, str]) -> list[Pane]:
-    return _parse_panes(run(["list-panes", "-a", "-F", _PANE_FORMAT], environ))
-
-
-def _parse_panes(text: str) -> list[Pane]:
+def panes(pane: str | None, environ: Mapping[str, str]) -> list[Pane]:
+    """Return the panes of this pane's session, window by window; for "" of the current session, for None of all."""
+    which = ["-a"] if pane is None else ["-s"]
+    which += ["-t", pane] if pane else []
     found = []
-    for line in text.split("\n"):
+    for line in run(["list-panes", *which, "-F", _PANE_FORMAT], environ).split("\n"):
         parts = line.split(" ", 6)
         if len(parts) == 7 and parts[2].isdigit():
             id, session, window, *flags, name = parts

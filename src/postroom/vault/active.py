@@ -17,13 +17,9 @@ from urllib.parse import unquote
 
 EMBED, HTML, RUNS, TEMPLATE = "a remote embed", "raw HTML", "code that runs", "template code"
 MAX_TEXT = 60
-RUNNING = tuple(
-    "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
-)
+RUNNING = "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
 # Fences whose content is drawn: a label or a query in it may load an image.
-DRAWN = tuple(
-    "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
-)
+DRAWN = "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
 
 _RETURN = re.compile(r"\r\n?")
 _HEAD = re.compile(r"\ufeff?---[ \t]*\n")
@@ -117,9 +113,8 @@ def _find_all(text: str) -> Iterator[Active]:
     raw = text[body:]
     masked = "\n".join(_mask_code(raw, sure=sure))
     findings = [Active(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, masked))]
-    findings += [
-        Active(tag.start() + body, HTML, raw[slice(*tag.span())]) for tag in _TAG.finditer(masked)
-    ]
+    tags = (tag.span() for tag in _TAG.finditer(masked))
+    findings += [Active(start + body, HTML, raw[start:end]) for start, end in tags]
     # Some plugins show a field's text as Markdown.
     findings += _embeds(text[:body], text[:body])
     findings += [Active(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
@@ -186,11 +181,8 @@ def _running(raw: str) -> Iterator[Active]:
     fences = list(_RUN.finditer(raw))
     drawn, run, end = "", "", 0
     for fence, after in zip_longest(fences, fences[1:]):
-        word, start, stop = (
-            _language(fence[3]),
-            fence.start(2),
-            after.start() if after else len(raw),
-        )
+        word, start = _language(fence[3]), fence.start(2)
+        stop = after.start() if after else len(raw)
         if _drawn(word):
             drawn, run = word, fence[2]
         elif fence[1] is not None and fence[2].startswith(run) and not fence[3].strip(" \t"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from postroom.core.errors import Invalid, NotFound
+from postroom.core.errors import Invalid, NotFound, require
 from postroom.core.values import dataclass
 from postroom.vault.markdown import Heading, headings
 from postroom.vault.note import Note, Typed
@@ -24,20 +24,16 @@ class Edit:
     remove: Sequence[str] = ()
 
     def apply(self, note: Note) -> Note:
-        """Return the note with all of it done."""
         texts = (self.append, self.prepend, self.find)
-        if bool(self.find) != (self.replace is not None):
-            raise Invalid(
-                "`find` and `replace` go together",
-                remedy="Give both; an empty `replace` takes the text out.",
-            )
-        if self.heading and not any(texts):
-            raise Invalid("`heading` needs a text", remedy="Give append, prepend or find with it.")
-        if not any((*texts, self.set, self.remove)):
-            raise Invalid(
-                "This edit changes nothing",
-                remedy="Give append, prepend, find with replace, set or remove.",
-            )
+        is_pair = bool(self.find) == (self.replace is not None)
+        both = "Give both; an empty `replace` takes the text out."
+        text = "Give append, prepend or find with it."
+        some = "Give append, prepend, find with replace, set or remove."
+        require(
+            (is_pair, "`find` and `replace` go together", both),
+            (not self.heading or any(texts), "`heading` needs a text", text),
+            (any((*texts, self.set, self.remove)), "This edit changes nothing", some),
+        )
         if self.set or self.remove:
             note = note.revise(self.set, self.remove)
         if self.find:

@@ -83,6 +83,7 @@ class Access:
 
     def __init__(self, room: str = "", own: Sequence[str] | None = None) -> None:
         self._room = room
+        self._prefix = f"{room}/" if room else ""
         self._all = own is None
         self._own = [unicodedata.normalize("NFC", folder.strip("/")) for folder in own or ()]
 
@@ -100,15 +101,13 @@ class Access:
     def right(self, path: str) -> Right:
         row = self.row(path)
         if row is None:
-            return "all" if self._is_own(path) else "read"
-        name = f"{self._room}/{row.name}" if self._room else row.name
+            plain = unicodedata.normalize("NFC", path)
+            is_own = self._all or any(plain.startswith(f"{folder}/") for folder in self._own)
+            return "all" if is_own else "read"
+        name = f"{self._prefix}{row.name}"
         if path != name and not path.startswith(f"{name}/"):
             return "none" if row.tools == "none" else "read"  # a lookalike has none of its rights
         return row.tools
-
-    def _is_own(self, path: str) -> bool:
-        plain = unicodedata.normalize("NFC", path)
-        return self._all or any(plain.startswith(f"{folder}/") for folder in self._own)
 
     def hint(self, path: str) -> str:
         """Return what a tool should know that wrote here, where Postroom's folder is elsewhere."""
@@ -151,11 +150,7 @@ class Access:
 
     @property
     def allowed(self) -> str:
-        prefix = f"{self._room}/" if self._room else ""
-        rights = {
-            right: [f"{prefix}{row.name}/" for row in FOLDERS if row.tools == right]
-            for right in ("all", "create")
-        }
-        own = ["folders that are not Postroom's"] if self._all else [f"{f}/" for f in self._own]
-        every = f"{', '.join(rights['all'])}{''.join(f', {place}' for place in own)}"
-        return f"{every}; new notes in {' and '.join(rights['create'])}"
+        every = [f"{self._prefix}{row.name}/" for row in FOLDERS if row.tools == "all"]
+        every += ["folders that are not Postroom's"] if self._all else [f"{f}/" for f in self._own]
+        new = [f"{self._prefix}{row.name}/" for row in FOLDERS if row.tools == "create"]
+        return f"{', '.join(every)}; new notes in {' and '.join(new)}"

@@ -14,10 +14,10 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.text import one_line, words
@@ -29,9 +29,6 @@ from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import outside_code, titles
 from postroom.vault.note import Note, Typed, Value
 from postroom.vault.vault import File, Vault
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 MIGRATIONS: Final = read_migrations(Path(__file__).with_suffix(".sql"))
 COLUMNS: Final = ("title", "tags", "headings", "body", "fields", "links")
@@ -80,10 +77,8 @@ class Hit(NamedTuple):
 
 
 class HitPage(NamedTuple):
-    """Some of the notes that match, and how many there are."""
-
     hits: list[Hit]
-    total: int
+    total: int  # of the notes that match
 
 
 def document(path: str, raw: bytes) -> IndexEntry:
@@ -136,7 +131,6 @@ def _flat(
 
 
 def _as_text(value: str | float | None) -> str:
-    """Return a value as it is shown: 012 is 12."""
     text = "" if value is None else value
     return text if isinstance(text, str) else json.dumps(text)
 
@@ -155,7 +149,8 @@ class Index:
         self._turn = threading.Lock()
         self._generation = 0
         # One process must not delete it while another makes it: they would share a write-ahead log.
-        with self._opening():
+        self._opening = path.with_name("index.opening")
+        with locked(self._opening):
             try:
                 self._db = Database(path, MIGRATIONS)
             except Corrupt:  # it can be rebuilt
@@ -163,11 +158,7 @@ class Index:
                 self._db = Database(path, MIGRATIONS)
             self._inode = path.stat().st_ino
 
-    def _opening(self) -> AbstractContextManager[None]:
-        return locked(self._path.with_name("index.opening"))
-
     def renew(self) -> None:
-        """Begin anew, without what is damaged."""
         with self._turn:
             self._reopen(anew=True)
 
@@ -182,7 +173,7 @@ class Index:
             return self._generation
 
     def _reopen(self, *, anew: bool = False) -> None:
-        with self._opening():
+        with locked(self._opening):
             try:
                 self._db.reopen(anew=anew)
             except Corrupt:
@@ -199,11 +190,8 @@ class Index:
         return str(row[0]) if row else ""
 
     def keep(self, **values: str) -> None:
-        """Keep these under their names."""
         with self._db.write(synced=False) as db:
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
-
-    # Keeping it
 
     def folder(self, folder: str) -> dict[str, tuple[int, int, int]]:
         """Return what is known of the files of a folder."""
@@ -214,16 +202,37 @@ class Index:
         return [row[0] for row in self._db.rows("SELECT DISTINCT folder FROM file")]
 
     def refresh(self, vault: Vault, paths: Iterable[str]) -> None:
+        places = {path: path.rpartition("/")[::2] for path in paths}
         # Read under the write lock, so that the process that reads last writes last.
         with self._db.write(synced=False) as db:
-            _refresh(db, vault, paths)
+            ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM file").fetchall()
+            numbers, known = count(last + 1), dict[str, int]()
+            for path, place in places.items():
+                sql = "DELETE FROM file WHERE folder = ? AND name = ? RETURNING id"
+                for (id,) in db.execute(sql, place).fetchall():
+                    known[path] = id  # kept: hits of equal rank are listed by it
+            rows: dict[str, list[Row]] = {table: [] for table in _TABLES}
+            for path, (folder, name) in places.items():
+                if found := _look(vault, path):
+                    kind, stamp, entry = found
+                    number = known.get(path) or next(numbers)
+                    file_key = key(stem(path))
+                    rows["file"].append(
+                        (number, folder, name, file_key, kind, *stamp, entry.broken)
+                    )
+                    if kind == IS_NOTE:
+                        rows["field"] += [(*pair, folder, name) for pair in entry.fields]
+                        rows["link"] += [(one, number) for one in entry.links]
+                        rows["word"].append((number, *entry.columns))
+            for table, columns in _TABLES.items():
+                values = ", ".join("?" for _ in columns)
+                sql = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({values})"
+                db.executemany(sql, sorted(rows[table]))
 
     def forget(self, folder: str) -> None:
         where, values = _below(folder)
         with self._db.write(synced=False) as db:
             db.execute(f"DELETE FROM file WHERE {where}", values)
-
-    # Asking it
 
     def search(self, match: str, *, limit: int, offset: int) -> HitPage:
         """Return notes that match an expression, the best first."""
@@ -270,7 +279,8 @@ class Index:
         """Return hits and their total as of one moment: another process may write between two queries."""
         with self._db.snapshot():
             total = self._rows(f"SELECT count(*) FROM {counted}", values)[0][0]
-            return HitPage(list(map(_hit, self._rows(sql, all_values))), total)
+            rows = self._rows(sql, all_values)
+            return HitPage([Hit(_path(*row[:2]), File(*row[1:])) for row in rows], total)
 
     def _count(self, pair: tuple[str, str]) -> int:
         sql = "SELECT count(*) FROM field WHERE key = ? AND value = ?"
@@ -306,47 +316,24 @@ class Index:
         return self._db.rows(sql, values, patience=PATIENCE)
 
 
-def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
-    places = {path: path.rpartition("/")[::2] for path in paths}
-    ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM file").fetchall()
-    numbers, known = count(last + 1), dict[str, int]()
-    for path, place in places.items():
-        sql = "DELETE FROM file WHERE folder = ? AND name = ? RETURNING id"
-        for (id,) in db.execute(sql, place).fetchall():
-            known[path] = id  # kept: hits of equal rank are listed by it
-    rows: dict[str, list[Row]] = {table: [] for table in _TABLES}
-    for path, (folder, name) in places.items():
-        kind, file = _kind(name), None
-        entry = IndexEntry(_columns(path))
-        if kind == IS_NOTE:
-            try:
-                raw, file = vault.read(path)
-                entry = document(path, raw)
-            except PostroomError as why:  # gone, too large, or not readable: found by its name
-                entry = entry._replace(broken=why.message)
-        file = file or next(vault.stats([path]))
-        if file is None:
-            continue
-        number = known.get(path) or next(numbers)
-        is_racy = time.time_ns() - file.mtime_ns < RACY
-        stamp = (file.size, 0 if is_racy else file.mtime_ns, file.inode)
-        rows["file"].append((number, folder, name, key(stem(path)), kind, *stamp, entry.broken))
-        if kind == IS_NOTE:
-            rows["field"] += [(*pair, folder, name) for pair in entry.fields]
-            rows["link"] += [(one, number) for one in entry.links]
-            rows["word"].append((number, *entry.columns))
-    for table, columns in _TABLES.items():
-        values = ", ".join("?" for _ in columns)
-        sql = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({values})"
-        db.executemany(sql, sorted(rows[table]))
-
-
-def _kind(name: str) -> int:
-    return {NOTE: IS_NOTE, CANVAS: IS_CANVAS}.get(name[name.rfind(".") :].lower(), OTHER)
+def _look(vault: Vault, path: str) -> tuple[int, tuple[int, ...], IndexEntry] | None:
+    """Return a file's kind, its version, and what is indexed of it; None where no file is."""
+    kind = {NOTE: IS_NOTE, CANVAS: IS_CANVAS}.get(path[path.rfind(".") :].lower(), OTHER)
+    entry, file = IndexEntry(_columns(path)), None
+    if kind == IS_NOTE:
+        try:
+            raw, file = vault.read(path)
+            entry = document(path, raw)
+        except PostroomError as why:  # gone, too large, or not readable: found by its name
+            entry = entry._replace(broken=why.message)
+    file = file or next(vault.stats([path]))
+    if file is None:
+        return None
+    is_racy = time.time_ns() - file.mtime_ns < RACY
+    return kind, (file.size, 0 if is_racy else file.mtime_ns, file.inode), entry
 
 
 def _below(folder: str) -> tuple[str, list[object]]:
-    """Return the condition for a folder and all below it."""
     if not folder:
         return "1", []
     # All that begins with the name and a slash comes before the name and what follows the slash.
@@ -357,12 +344,7 @@ def _path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _hit(row: Row) -> Hit:
-    return Hit(_path(*row[:2]), File(*row[1:]))
-
-
 def nfc(text: str) -> str:
-    """Return a text in Unicode's composed form."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -372,8 +354,7 @@ def expression(query: str, *, prefixes: bool = False) -> str:
     `title:`, `tag:`, `heading:`, `field:` and `link:` look there alone. With `prefixes` each word
     may be the beginning of one.
     """
-    required: list[list[str]] = []  # each a list of alternatives
-    excluded: list[str] = []
+    required, excluded = list[list[str]](), list[str]()  # of the former each has alternatives
     operator = ""
     for match in list(_TERM.finditer(query))[:MAX_TERMS]:
         minus, field, text, star = match.groups()

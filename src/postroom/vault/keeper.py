@@ -84,16 +84,13 @@ class Keeper:
         self._decided.wait(5.0)
 
     def close(self) -> None:
-        """Stop, and leave the index to another process."""
         self._stop.set()
         self._thread.join(5.0)
 
     def progress(self) -> Progress | None:
         """Return how far the index is; None where it shows the vault as it is."""
-        if why := self._trouble:
-            raise type(why)(
-                why.message, remedy=why.remedy
-            )  # a new one: each call adds its own context
+        if why := self._trouble:  # a new one: each call adds its own context
+            raise type(why)(why.message, remedy=why.remedy)
         self._index.generation()
         state = self._index.meta("state")
         if state == FRESH:
@@ -163,6 +160,9 @@ class Keeper:
 
     def _take(self, paths: list[str]) -> None:
         for start in range(0, len(paths), BATCH):
+            if self._stop.is_set():
+                break
+            self._index.keep(progress=f"{start}/{len(paths)}")
             self._index.refresh(self._vault, paths[start : start + BATCH])
 
     def sweep(self) -> list[str]:
@@ -177,10 +177,6 @@ class Keeper:
             changed += [f"{above}{name}" for name in known]  # that are no more
         for gone in set(self._index.folders()) - set(folders):
             self._index.forget(gone)
-        for start in range(0, len(changed), BATCH):
-            if self._stop.is_set():
-                break
-            self._index.keep(progress=f"{start}/{len(changed)}")
-            self._index.refresh(self._vault, changed[start : start + BATCH])
+        self._take(changed)
         self._last_sweep = time.monotonic()
         return folders

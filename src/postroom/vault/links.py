@@ -16,9 +16,8 @@ from postroom.vault.markdown import Structure, parse
 # All files of the vault, as of before the move, whose `key(stem(path))` is this key.
 Files: TypeAlias = Callable[[str], Sequence[str]]
 
-MAX_TARGET = (
-    1024  # longer than any path; a run of marks is normalized in a time that grows with its square
-)
+# Longer than any path; a run of marks is normalized in a time that grows with its square.
+MAX_TARGET = 1024
 
 _WIKI = re.compile(
     # No group of two ways is possessive: before 3.11.5 Python misreads that (gh-106052).
@@ -56,8 +55,6 @@ class NoteLink(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A file's path in the vault before and after its move."""
-
     source: str
     target: str
 
@@ -71,10 +68,8 @@ class Rewritten(NamedTuple):
 
 
 class _Sense(NamedTuple):
-    """The files that a link can mean: from its note's folder, by the whole path, or by the name."""
-
-    way: Literal["near", "whole", "name"]
-    paths: list[str]
+    way: Literal["near", "whole", "name"]  # from its note's folder, by the whole path, or by name
+    paths: list[str]  # of the files that a link can mean
 
 
 def key(name: str) -> str:
@@ -101,12 +96,11 @@ def _bare(path: str) -> str:
 
 def links(text: str, *, frontmatter: int = 0) -> list[NoteLink]:
     """Return the links to files in order; of the frontmatter, so many characters, wikilinks alone."""
-    head = [link for match in _WIKI.finditer(text, 0, frontmatter) for link in _wiki(match)]
-    body = sorted(_body_links(text[frontmatter:])) if text.find("[", frontmatter) >= 0 else []
-    shifted = (
-        one._replace(start=one.start + frontmatter, end=one.end + frontmatter) for one in body
-    )
-    return [*head, *shifted]
+    found = [link for match in _WIKI.finditer(text, 0, frontmatter) for link in _wiki(match)]
+    if text.find("[", frontmatter) >= 0:
+        body, at = sorted(_body_links(text[frontmatter:])), frontmatter
+        found += [one._replace(start=one.start + at, end=one.end + at) for one in body]
+    return found
 
 
 def _body_links(text: str) -> Iterator[NoteLink]:
@@ -129,7 +123,7 @@ def _body_links(text: str) -> Iterator[NoteLink]:
 
 
 def _formulas(text: str, structure: Structure) -> list[tuple[int, int]]:
-    """Return the `$$` blocks outside of code, which may hold blank lines, after an empty one."""
+    """Return the `$$` blocks outside of code, which may hold blank lines, and before them an empty one."""
     code = [(-1, -1), *sorted(structure.code)]
     found = (match.span() for match in _FORMULA.finditer(text))
     return [(-1, -1), *(span for span in found if span[0] >= code[bisect_right(code, span) - 1][1])]
@@ -156,8 +150,7 @@ def _markdown(text: str, start: int, end: int) -> Iterator[NoteLink]:
 
 def rewrite(text: str, moved: Moved, files: Files, *, at: str, frontmatter: int = 0) -> Rewritten:
     """Return the text of the note that was `at` this path before the move, with its links mended."""
-    edits, ambiguous = _edits(text, moved, files, at, frontmatter)
-    return Rewritten(_spliced(text, edits), len(edits), tuple(dict.fromkeys(ambiguous)))
+    return _rewritten(text, *_edits(text, moved, files, at, frontmatter))
 
 
 def rewrite_canvas(text: str, moved: Moved, files: Files, *, at: str) -> Rewritten:
@@ -180,7 +173,7 @@ def rewrite_canvas(text: str, moved: Moved, files: Files, *, at: str) -> Rewritt
         places = [*(match.start() for match in characters), card.end(2)]
         for first, last, new in inner:
             edits.append((places[first], places[last], json.dumps(new, ensure_ascii=False)[1:-1]))
-    return Rewritten(_spliced(text, edits), len(edits), tuple(dict.fromkeys(ambiguous)))
+    return _rewritten(text, edits, ambiguous)
 
 
 def _names(value: str, source: str, files: Files) -> bool:
@@ -188,12 +181,13 @@ def _names(value: str, source: str, files: Files) -> bool:
     return value == source or (key(value) == key(source) and value not in files(key(stem(source))))
 
 
-def _spliced(text: str, edits: Sequence[_Edit]) -> str:
+def _rewritten(text: str, edits: Sequence[_Edit], ambiguous: Sequence[str]) -> Rewritten:
     parts, done = [], 0
     for start, end, new in edits:
         parts += [text[done:start], new]
         done = end
-    return "".join([*parts, text[done:]])
+    parts.append(text[done:])
+    return Rewritten("".join(parts), len(edits), tuple(dict.fromkeys(ambiguous)))
 
 
 def _edits(
@@ -236,7 +230,6 @@ def _edits(
 
 
 def _sense(link: NoteLink, folder: str, files: Files) -> _Sense:
-    """Return the files that a link in a note of this folder can mean."""
     target, bare = link.target, key(_bare(link.target))
     known = [(key(_bare(path)), path) for path in files(key(stem(target)))]
     relative = target.startswith(("./", "../"))
@@ -269,7 +262,6 @@ def _options(link: NoteLink, sense: _Sense, moved: Moved, here: str) -> Iterator
 
 
 def _near(link: NoteLink, path: str, here: str) -> str:
-    """Return the way to this path from a note in this folder."""
     near = relpath(f"/{path}", f"/{here}")
     dotted = link.wiki or link.target.startswith("./")
     return f"./{near}" if dotted and not near.startswith("../") else near

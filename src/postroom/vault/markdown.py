@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _ATX = re.compile(r" {0,3}#{1,6}(?:[ \t](.*))?")
@@ -66,27 +66,28 @@ class LinkSpan(NamedTuple):
 class Structure(NamedTuple):
     """What a text consists of; offsets are characters."""
 
-    headings: tuple[Heading, ...]  # outside of quotes and lists
-    fences: tuple[Fence, ...]
-    code: tuple[tuple[int, int], ...]  # fences, and code within lines
-    links: tuple[LinkSpan, ...]  # inline ones and wikilinks
-    definitions: tuple[tuple[int, int], ...]  # of links by reference
+    headings: Sequence[Heading]  # outside of quotes and lists
+    fences: Sequence[Fence]
+    code: Sequence[tuple[int, int]]  # fences, and code within lines
+    links: Sequence[LinkSpan]  # inline ones and wikilinks
+    definitions: Sequence[tuple[int, int]]  # of links by reference
 
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> Structure:
     """Return the structure of a text without frontmatter."""
     import pyromark
+    from pyromark import Options
 
-    readable, options = _readable(text), _options()
+    options = Options.ENABLE_WIKILINKS | Options.ENABLE_TABLES
+    options |= Options.ENABLE_MATH | Options.ENABLE_FOOTNOTES
+    readable, parts = _readable(text), _Parts(text)
     offset = _char_offsets(readable)
-    parts = _Parts(text)
+    events: Any = pyromark.events_with_range(readable, options=options)
     # Most events are of no interest, and are passed over before anything else is done with them.
-    for event, span in pyromark.events_with_range(readable, options=options):
+    for event, span in events:
         if isinstance(event, str):  # a line break, or a rule
             continue
-        kind: str
-        value: Any
         ((kind, value),) = event.items()
         tag, details = (value, None) if isinstance(value, str) else next(iter(value.items()))
         # The place of a text matters in a fence, and in the label of a link.
@@ -96,25 +97,8 @@ def parse(text: str) -> Structure:
     found = pyromark.reference_definitions(readable, options=options) if "]:" in text else {}
     spans = [one["span"] for one in found.values()]
     definitions = sorted((offset(span["start"]), offset(span["end"])) for span in spans)
-    return Structure(
-        _with_ends(parts.headings, len(text)),
-        tuple(parts.fences),
-        tuple(parts.code),
-        tuple(parts.links),
-        tuple(definitions),
-    )
-
-
-@cache
-def _options() -> Any:  # noqa: ANN401 - of a module that is loaded late
-    from pyromark import Options
-
-    return (
-        Options.ENABLE_WIKILINKS
-        | Options.ENABLE_TABLES
-        | Options.ENABLE_MATH
-        | Options.ENABLE_FOOTNOTES
-    )
+    headings = _with_ends(parts.headings, len(text))
+    return Structure(headings, parts.fences, parts.code, parts.links, definitions)
 
 
 def _readable(text: str) -> str:
@@ -129,7 +113,7 @@ def _readable(text: str) -> str:
 
 
 def _char_offsets(text: str) -> Callable[[int], int]:
-    """Return what turns an offset in the text's UTF-8 bytes into one in its characters."""
+    """Return a function from offsets in the text's UTF-8 bytes to offsets in its characters."""
     if text.isascii():
         return int
     # The end of each character of several bytes, and how many more bytes than characters there are then.
@@ -141,8 +125,6 @@ def _char_offsets(text: str) -> Callable[[int], int]:
 
 
 class _Parts:
-    """Collects the parts of one text from the parser's events."""
-
     def __init__(self, text: str) -> None:
         self.headings: list[Heading] = []
         self.fences: list[Fence] = []
@@ -154,7 +136,6 @@ class _Parts:
         self.open_links: list[tuple[str, int]] = []  # links: type, and the end of the label so far
 
     def add(self, kind: str, tag: str, details: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
-        """Take the next event, and the part of the text that it spans."""
         if kind == "Start":
             self._start(tag, details, start, end)
         elif kind == "End":
@@ -199,40 +180,33 @@ class _Parts:
         run = opening[: len(opening) - len(opening.lstrip(opening[0]))]
         closing = _CLOSING_FENCE.fullmatch(lines[-1]) if lines else None
         is_closed = closing is not None and closing[1].startswith(run)
-        newline = self._text.find("\n", end)
         self.code.append((start, end))
         start = self._text.rfind("\n", 0, start) + 1
         if not self._text.endswith("\n", start, end):
-            end = newline + 1 if newline >= 0 else len(self._text)
+            end = self._text.find("\n", end) + 1 or len(self._text)
         self.fences.append(Fence(start, end, content, is_closed))
 
 
 def _without_closing(title: str) -> str:
-    """Return a title without the run of # that may close it."""
-    title = title.strip(" \t")
+    title = title.strip(" \t")  # a run of # may close it
     bare = title.rstrip("#")
     return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else title
 
 
-def _with_ends(headings: list[Heading], size: int) -> tuple[Heading, ...]:
-    """Return the headings with the ends of their parts: where the next of their rank or a higher begins."""
+def _with_ends(headings: list[Heading], size: int) -> Sequence[Heading]:
+    """Return the headings with the ends of their parts, where the next of their rank or a higher begins."""
     ends = [size] * 7  # of a part of each rank, as seen from below
     for index in range(len(headings) - 1, -1, -1):
         one = headings[index]
         headings[index] = one._replace(end=min(ends[1 : one.level + 1]))
         ends[one.level] = one.start
-    return tuple(headings)
+    return headings
 
 
 def fence(text: str) -> str:
     """Return the text in a code fence that nothing in it can close."""
     ticks = _ticks(text, 3)
     return f"{ticks}text\n{text}\n{ticks}"
-
-
-def _only_text(fences: Sequence[Fence]) -> str | None:
-    is_one = len(fences) == 1 and fences[0].is_closed
-    return fences[0].text.removesuffix("\n") if is_one else None
 
 
 def sections(body: str) -> list[tuple[str, str]]:
@@ -242,12 +216,13 @@ def sections(body: str) -> list[tuple[str, str]]:
 
 def fenced_sections(body: str) -> list[tuple[str, str | None]]:
     """Return (title, what its one fence holds) of each part, or None where it has none, a second, or one left open."""
-    fences = parse(body).fences
+    found, fences = [], parse(body).fences
     starts = [one.start for one in fences]
-    return [
-        (title, _only_text(fences[bisect_left(starts, start) : bisect_left(starts, end)]))
-        for title, start, end in _section_spans(body)
-    ]
+    for title, start, end in _section_spans(body):
+        inside = fences[bisect_left(starts, start) : bisect_left(starts, end)]
+        is_one = len(inside) == 1 and inside[0].is_closed
+        found.append((title, inside[0].text.removesuffix("\n") if is_one else None))
+    return found
 
 
 def _section_spans(body: str) -> Iterator[tuple[str, int, int]]:
@@ -265,22 +240,21 @@ def leaves_open(text: str) -> bool:
     return not any(one.start == len(text) + 2 for one in headings(with_heading))
 
 
-def headings(body: str) -> tuple[Heading, ...]:
+def headings(body: str) -> Sequence[Heading]:
     """Return the headings outside of code, quotes and lists, in order."""
     return parse(body).headings
 
 
 def numbered(body: str) -> Iterator[tuple[int, str, str]]:
     """Yield each line that is in no fence: its number, the heading of the second rank over it, the line."""
-    waiting = [one for one in reversed(headings(body)) if one.level <= 2]
-    fences, over, at = list(reversed(parse(body).fences)), "", 0
+    high = [one for one in headings(body) if one.level <= 2]
+    over_at = {one.start: one.title if one.level == 2 else "" for one in high}
+    fences, over, at = parse(body).fences, "", 0
+    starts = [one.start for one in fences]
     for number, line in enumerate(_LINE.findall(body), 1):
-        if waiting and waiting[-1].start == at:
-            one = waiting.pop()
-            over = one.title if one.level == 2 else ""
-        if fences and fences[-1].end <= at:
-            fences.pop()
-        if not fences or at < fences[-1].start:
+        over = over_at.get(at, over)
+        begun = bisect_right(starts, at)
+        if not begun or fences[begun - 1].end <= at:
             yield number, over, line.rstrip("\n")
         at += len(line)
 

@@ -97,9 +97,7 @@ class Note:
     @property
     def values(self) -> dict[str, Typed]:
         """The fields by YAML's core rules: numbers, true and false, null; all else is text, dates too."""
-        values = self._top.typed
-        assert isinstance(values, dict)
-        return values
+        return {str(key.value): value.typed for key, value in _pairs(self._top.inner)}
 
     def set(self, changes: Mapping[str, str | None], body: str | None = None) -> Note:
         """Return the note with these keys set, or removed where None; no other line is touched.
@@ -130,14 +128,13 @@ class Note:
 
     def splice(self, start: int, end: int, text: str) -> Note:
         """Return the note with this in the place of a part of its body; every other byte stays."""
-        newline = self._newline()
         new = _encodable(_RETURN.sub("\n", text))
         body = self.body[:start] + new + self.body[end:]
         pairs = re.finditer("\r\n", self.source[self.head :])
         # Each of these two characters is one newline of the body.
         places = [found.start() - index for index, found in enumerate(pairs)]
         first, last = (self.head + one + bisect_left(places, one) for one in (start, end))
-        put = new.replace("\n", newline) if start else self._as_body(new)
+        put = new.replace("\n", self._newline()) if start else self._as_body(new)
         return self._verify([(first, last, put)], self.values, body)
 
     def _change(
@@ -167,14 +164,12 @@ class Note:
         if added and top.start == self.head:
             added = f"---{newline}{added}---{newline}"
         cuts.append((top.end, top.end, added))
-        if body is None:
-            return self._verify(cuts, fields, self.body)
-        body = _encodable(_RETURN.sub("\n", body))
-        cuts.append((self.head, len(self.source), self._as_body(body)))
-        return self._verify(cuts, fields, body)
+        if body is not None:
+            body = _encodable(_RETURN.sub("\n", body))
+            cuts.append((self.head, len(self.source), self._as_body(body)))
+        return self._verify(cuts, fields, self.body if body is None else body)
 
     def _as_body(self, text: str) -> str:
-        """Return a text as it stands after the frontmatter, in the file's own kind of newlines."""
         lacks_newline = text and self.source[: self.head].endswith(("-", " ", "\t"))
         return (f"\n{text}" if lacks_newline else text).replace("\n", self._newline())
 
@@ -210,12 +205,10 @@ class Note:
         lines[0] = self._newline() + lines[0]
         before = [json.dumps(node.typed) for node in old.inner]
         matcher = SequenceMatcher(None, before, list(map(json.dumps, new)), autojunk=False)
-        same = {
-            here + step: there + step
-            for there, here, size in matcher.get_matching_blocks()
-            for step in range(size)
-        }
-        texts = [lines[same[n]] if n in same else f"{lead}- {_flow(x)}" for n, x in enumerate(new)]
+        texts = []
+        for kind, start, end, first, last in matcher.get_opcodes():
+            added = [f"{lead}- {_flow(item)}" for item in new[first:last]]
+            texts += lines[start:end] if kind == "equal" else added
         return old.start - old.column, at, "".join(texts)[len(self._newline()) :]
 
     def _newline(self) -> str:
@@ -254,7 +247,6 @@ class Note:
 
 
 def etag(raw: bytes) -> str:
-    """Return what names the content of a file."""
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
@@ -280,8 +272,6 @@ _parse_cached = lru_cache(maxsize=8)(_parse)  # what was just written is mostly 
 
 
 class _YamlReader:
-    """YAML's events, made into nodes."""
-
     def __init__(self, text: str, start: int, events: Iterator[Any]) -> None:
         self.text, self.start, self.events = text, start, events
 
@@ -328,7 +318,6 @@ class _YamlReader:
 
 
 def _read(text: str, start: int, end: int) -> _Node:
-    """Return the mapping that stands between these two places."""
     import yaml
 
     block = text[start:end]

@@ -8,7 +8,7 @@ import re
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
@@ -46,9 +46,7 @@ class File(NamedTuple):
 
 
 Files: TypeAlias = list[File]
-Names: TypeAlias = list[str]
-# Called with the inode of a new file before the file gets its name, so that what must be recorded of it
-# is recorded before anybody can see it.
+# Called with the inode of a new file before it has its name: what must be recorded of it is, before anybody sees it.
 Ready: TypeAlias = Callable[[int], None]
 
 
@@ -88,7 +86,6 @@ class Vault:
     def __init__(self, root: Path, *below: str, link: Callable[..., None] = os.link) -> None:
         self.root = root.joinpath(*below)
         self._link = link
-        self._fd = -1
         try:
             top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as why:
@@ -112,16 +109,13 @@ class Vault:
         """Return the notes of a folder, by name; none where there is no folder."""
         return sorted(file for file in self._files(folder) if file.name.endswith(".md"))
 
-    def names(self, folder: str) -> Names:
+    def names(self, folder: str) -> Sequence[str]:
         """Return the names of all files of a folder, sorted; none where there is no folder."""
         return sorted(file.name for file in self._files(folder))
 
     def _files(self, folder: str) -> Iterator[File]:
         with suppress(NotFound), self._open_folder(folder) as fd, os.scandir(fd) as entries:
-            for entry in entries:
-                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # it may be gone since
-                        yield _file(entry.name, entry.stat(follow_symlinks=False))
+            yield from filter(None, map(_plain_file, entries))
 
     def folder_mtime(self, folder: str) -> int:
         """Return when an entry of the folder was last added or removed, in nanoseconds; 0 if there is no folder."""
@@ -175,9 +169,8 @@ class Vault:
                             continue
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(path)
-                        elif entry.is_file(follow_symlinks=False):
-                            with suppress(FileNotFoundError):  # it may be gone since
-                                files.append(_file(entry.name, entry.stat(follow_symlinks=False)))
+                        elif file := _plain_file(entry):
+                            files.append(file)
             except (NotFound, Denied, Unavailable):  # gone, swapped, or not readable
                 continue
             yield folder, sorted(files)
@@ -310,7 +303,6 @@ class Vault:
         return _file(new, made)
 
     def remove(self, path: str, was: File) -> None:
-        """Remove a file that is still as it was."""
         with self._open_parent(path) as (folder, name):
             _check(folder, name, was, path, lock=True)
             os.unlink(name, dir_fd=folder)
@@ -348,7 +340,6 @@ class Vault:
 
     @contextmanager
     def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Yield the descriptor of the folder that a path is in, and the path's last name."""
         name = _parts(path)[-1]
         with self._open_folder(path.rpartition("/")[0], path, make=make) as fd:
             yield fd, name
@@ -366,6 +357,13 @@ class Vault:
             raise _in_our_words(error, path or folder) from error
 
 
+def _plain_file(entry: os.DirEntry[str]) -> File | None:
+    if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+        with suppress(FileNotFoundError):  # it may be gone since
+            return _file(entry.name, entry.stat(follow_symlinks=False))
+    return None
+
+
 def _remove_abandoned(fd: int, entry: os.DirEntry[str]) -> None:
     with suppress(OSError):
         is_temporary = _TEMP.fullmatch(entry.name)
@@ -373,7 +371,7 @@ def _remove_abandoned(fd: int, entry: os.DirEntry[str]) -> None:
             os.unlink(entry.name, dir_fd=fd)
 
 
-def _parts(path: str) -> Names:
+def _parts(path: str) -> list[str]:
     parts = path.split("/")
     if not all(map(_NAME.fullmatch, parts)):
         raise Denied(
@@ -392,15 +390,11 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
     root = fd
     for name in _parts(path):
         try:
-            try:
-                inner = os.open(name, _FOLDER, dir_fd=fd)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with suppress(FileExistsError):  # another process was first
+            if make:
+                with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
-                os.fsync(fd)
-                inner = os.open(name, _FOLDER, dir_fd=fd)
+                    os.fsync(fd)
+            inner = os.open(name, _FOLDER, dir_fd=fd)
         finally:
             if fd != root:
                 os.close(fd)
@@ -409,17 +403,14 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
 
 
 def _have_same_bytes(folder: int, one: str, other: str) -> bool:
-    """Whether two files of a folder hold the same."""
-    try:
-        with (
-            opened(one, os.O_RDONLY, folder=folder) as first,
-            opened(other, os.O_RDONLY, folder=folder) as second,
-        ):
-            while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
-                if not piece:
-                    return True
-    except OSError:  # no file, or none that we may read
-        return False
+    with (
+        suppress(OSError),  # no file, or none that we may read
+        opened(one, os.O_RDONLY, folder=folder) as first,
+        opened(other, os.O_RDONLY, folder=folder) as second,
+    ):
+        while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
+            if not piece:
+                return True
     return False
 
 

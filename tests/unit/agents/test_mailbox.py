@@ -297,10 +297,10 @@ def test_a_file_that_was_unlinked_while_we_waited_for_it_is_opened_anew(
 
 def test_cleaning_removes_what_was_read_long_ago_and_nothing_else(box: AgentMailbox) -> None:
     put(box, *MIXED)
-    assert box.clean(CLEANED_BEFORE, dry_run=True) == (2, False)
+    assert box.clean(CLEANED_BEFORE, dry_run=True) == (2, False, 1)
     assert b"oldread1" in data(box)
     inode = os.stat(box.path).st_ino
-    assert box.clean(CLEANED_BEFORE) == (2, False)
+    assert box.clean(CLEANED_BEFORE) == (2, False, 1)
     assert data(box) == b"{odd\n" + record("unread01", created=OLD, text="unread") + record("newread1", read=True)  # fmt: skip
     assert os.stat(box.path).st_ino == inode
     assert received(box) == "unread"
@@ -316,7 +316,7 @@ def test_cleaning_sets_aside_what_was_torn_before_a_message(
         record("unread01", created=OLD, text="one"),
         torn + record("unread02", created=OLD, text="two"),
     )
-    assert box.clean(CLEANED_BEFORE) == (1, False)
+    assert box.clean(CLEANED_BEFORE) == (1, False, 0)
     assert [present(read_message(line)).text for line in data(box).splitlines()] == ["one", "two"]
     with open(f"{folder.own_files}/bob.torn", "rb") as file:
         assert file.read() == (torn + b"\n") * 2
@@ -325,10 +325,10 @@ def test_cleaning_sets_aside_what_was_torn_before_a_message(
 def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box: AgentMailbox) -> None:
     put(box, record("oldread1", read=True, created=OLD), b"\n")
     inode = os.stat(box.path).st_ino
-    assert box.clean(CLEANED_BEFORE) == (1, True)
+    assert box.clean(CLEANED_BEFORE) == (1, True, 0)
     assert data(box) == b""
     assert os.stat(box.path).st_ino == inode
-    assert box.clean(CLEANED_BEFORE) == (0, False)
+    assert box.clean(CLEANED_BEFORE) == (0, False, 0)
 
 
 def test_what_is_kept_beside_a_message_goes_with_it(box: AgentMailbox) -> None:
@@ -509,7 +509,7 @@ def test_many_messages_are_cleaned_in_linear_time(folder: MailFolder) -> None:
 
     def clean(given: tuple[AgentMailbox, int]) -> None:
         box, messages = given
-        assert box.clean(CLEANED_BEFORE) == (messages, True)
+        assert box.clean(CLEANED_BEFORE) == (messages, True, 0)
         assert box.about("00000001") == {}
 
     assert_linear(clean, build, size(10_000))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from postroom.agents.folder import MailFolder, find
-from postroom.agents.record import ZERO, AgentState, read_state, write_state
-from postroom.agents.roster import change_states, record_nudge, record_read, set_status, states
+from postroom.agents.record import ZERO, AgentState, now, read_state, write_state
+from postroom.agents.roster import change_state, change_states, states
 from tests.narrow import present
 
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -34,6 +34,18 @@ def put(folder: MailFolder, *lines: bytes) -> None:
 def one(folder: MailFolder) -> AgentState:
     (found,) = states(folder)
     return found
+
+
+def set_status(folder: MailFolder, name: str, status: str) -> None:
+    change_state(folder, name, lambda old: old.with_status(status))
+
+
+def record_read(folder: MailFolder, name: str, milliseconds: int) -> None:
+    change_state(folder, name, lambda old: old.after_reading(milliseconds))
+
+
+def record_nudge(folder: MailFolder, name: str) -> None:
+    change_state(folder, name, lambda old: old._replace(notified=now()))
 
 
 def test_a_status_is_kept_in_the_original_s_form(folder: MailFolder) -> None:
