@@ -14,7 +14,7 @@ from postroom.agents.folder import NO_ROOT, PATIENCE, MailFolder, find
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
 from postroom.agents.roster import AgentCaller, States, change_state, change_states, states
-from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, require
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
 MAX_BYTES: Final = 65_536  # of a message that a tool sends
 SEAL: Final = "person"  # the key under which the person's seal is kept beside a message
@@ -87,10 +87,13 @@ class AgentMail:
         folder = self.find_folder()
         is_known = recipient in roster.everybody(folder, me)
         is_self = is_known and recipient == me.name
-        require((not is_self, "cannot send message to self", ""), kind=SelfAddressed)
+        if is_self:
+            raise SelfAddressed("cannot send message to self")
         is_known = is_known and not (folder and recipient in folder.ignored())
-        remedy = "list_agents, or recipients, says who is there."
-        require((is_known, "recipient not found", remedy), kind=NotFound)
+        if not is_known:
+            raise NotFound(
+                "recipient not found", remedy="list_agents, or recipients, says who is there."
+            )
 
         folder = self.folder  # raises outside of a repository
         with error_context("failed to write message"):
@@ -102,7 +105,8 @@ class AgentMail:
 
     def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; None without one. It is marked as read once its delivery is confirmed."""
-        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
+        if not me.name:
+            raise Unavailable(roster.NO_WINDOW)
         if not self.folder.can_have(me.name):
             return None
         with error_context("failed to read messages"):
@@ -132,8 +136,10 @@ class AgentMail:
         return count
 
     def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
-        require((status in STATUSES, f"Invalid status: {status}. Valid: ready, work, offline", ""))
-        require((me.name, roster.NO_WINDOW, ""), kind=Unavailable)
+        if status not in STATUSES:
+            raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
+        if not me.name:
+            raise Unavailable(roster.NO_WINDOW)
         folder = self.folder
         with error_context("failed to update status"):
             change_state(folder, me.name, lambda old: old.with_status(status), patience)

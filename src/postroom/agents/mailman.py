@@ -23,7 +23,7 @@ from postroom.agents.mailbox import AgentMailbox
 from postroom.agents.record import AgentState, now, seconds
 from postroom.agents.roster import States, change_state, change_states, states
 from postroom.agents.tmux import Pane
-from postroom.core.errors import Invalid, PostroomError, Unavailable, require
+from postroom.core.errors import Invalid, PostroomError, Unavailable, raise_if
 from postroom.core.text import one_line
 from postroom.store.files import Locked
 
@@ -137,10 +137,10 @@ class Mailman:
         is_here = own or self._environ.get("TMUX")
         unknown = "it has not said yet in which pane it is; or start this in its session"
         several = "its window has several panes, and it has not said yet in which one it is"
-        require(
-            (named, "it has no window here; hooks or its own tools bring it", ""),
-            (is_here, unknown, ""),
-            (own or len(named) == 1, several, ""),
+        raise_if(
+            (not named, "it has no window here; hooks or its own tools bring it", ""),
+            (not is_here, unknown, ""),
+            (len(named) > 1 and not own, several, ""),
             kind=Unavailable,
         )
         return (own or named)[0]
@@ -165,21 +165,20 @@ class Mailman:
 
         With `is_ready`, the agent has set its status to ready itself: then a shell in the foreground is its own.
         """
-        takes_input = not (pane.dead or pane.in_mode or pane.synchronized)
-        require(
-            (takes_input, "its pane is not taking input of its own", ""),
-            (not self._is_person_typing(pane), "somebody is typing there", ""),
-            kind=Unavailable,
-        )
+        if pane.dead or pane.in_mode or pane.synchronized:
+            raise Unavailable("its pane is not taking input of its own")
+        if self._is_person_typing(pane):
+            raise Unavailable("somebody is typing there")
         before = self._capture(pane)
-        require((not self._stop.wait(STILL_TIME), "the mailman ends", ""), kind=Unavailable)
+        if self._stop.wait(STILL_TIME):
+            raise Unavailable("the mailman ends")
         after = self._capture(pane)
         is_agent = is_ready or after.command.lstrip("-") not in SHELLS
         shell = f"{one_line(after.command)} is in front, and no agent has said that it is ready"
-        require(
-            (before == after and not after.in_mode, "it is at work", ""),
-            (not after.typed_text(), "something is typed there already", ""),
-            (is_agent, shell, ""),
+        raise_if(
+            (before != after or after.in_mode, "it is at work", ""),
+            (after.typed_text(), "something is typed there already", ""),
+            (not is_agent, shell, ""),
             kind=Unavailable,
         )
 

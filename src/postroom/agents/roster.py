@@ -17,7 +17,7 @@ from postroom.agents import folder as files
 from postroom.agents import tmux
 from postroom.agents.folder import PATIENCE, SMALL, MailFolder, content
 from postroom.agents.record import AgentMessage, AgentState, read_state, write_state
-from postroom.core.errors import Denied, NotFound, Unavailable, require
+from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
 from postroom.store.files import replace
 
 NAME_VARIABLE: Final = "AGENTMAIL_NAME"  # the environment variable with an agent's name
@@ -49,7 +49,8 @@ def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -
     remedy = (
         f"Outside tmux, set {NAME_VARIABLE} to this agent's name, or start the server with --agent."
     )
-    require((name, "agentmail must run inside a tmux session", remedy), kind=NotInTmux)
+    if not name:
+        raise NotInTmux("agentmail must run inside a tmux session", remedy=remedy)
     return AgentCaller(check_name(name))
 
 
@@ -69,7 +70,8 @@ def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
     pane = environ.get("TMUX_PANE", "")
     why = "contains invalid format" if pane else "environment variable not set"
     failed = "failed to get current window:"
-    require((_is_pane(pane), f"{failed} TMUX_PANE {why}", ""), kind=Unavailable)
+    if not _is_pane(pane):
+        raise Unavailable(f"{failed} TMUX_PANE {why}")
     try:
         panes = tmux.panes(pane, environ)
     except Unavailable as why:
@@ -77,12 +79,14 @@ def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
         raise Unavailable(NO_WINDOW if is_gone else f"{failed} {why.message}") from why
     names = {one.name.strip() for one in panes if one.id == pane}
     # A window whose name has line ends may be made to look like rows.
-    is_one = len(names) <= 1
-    require((is_one, f"{failed} a window's name has a line end in it", ""), kind=Unavailable)
+    if len(names) > 1:
+        raise Unavailable(f"{failed} a window's name has a line end in it")
     name = next(iter(names), "")
-    called = f"the window is called {name!r}, which is the person's own name"
-    remedy = "Give it another name: `tmux rename-window NAME`."
-    require((not resembles_person(name), called, remedy), kind=Denied)
+    if resembles_person(name):
+        raise Denied(
+            f"the window is called {name!r}, which is the person's own name",
+            remedy="Give it another name: `tmux rename-window NAME`.",
+        )
     return AgentCaller(name, pane, tuple(tmux.windows(panes)))
 
 
@@ -93,9 +97,11 @@ def check_name(name: str) -> str:
 
         is_visible = is_visible and one_line(name) == name
     is_plain = is_visible and "/" not in name and not name.startswith(".")
-    rule = f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not {PERSON!r}"
-    remedy = f"Choose another, in {NAME_VARIABLE} or for --as or --agent."
-    require((is_plain and not resembles_person(name), rule, remedy))
+    if not is_plain or resembles_person(name):
+        raise Invalid(
+            f"a name has 1 to {MAX_NAME} printable characters, no slash, no dot in front, and is not {PERSON!r}",
+            remedy=f"Choose another, in {NAME_VARIABLE} or for --as or --agent.",
+        )
     return name
 
 
@@ -166,8 +172,8 @@ def change_states(
     """
     folder.make()
     with files.locked(folder.states, patience=patience) as handle:
-        is_small = os.fstat(handle).st_size <= SMALL
-        require((is_small, f"{folder.states} is too large to be one of ours", ""), kind=Unavailable)
+        if os.fstat(handle).st_size > SMALL:
+            raise Unavailable(f"{folder.states} is too large to be one of ours")
         data = files.read_all(handle)
         lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
         if torn := [line + b"\n" for line, state in lines if state is None]:

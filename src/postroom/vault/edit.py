@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from postroom.core.errors import Invalid, NotFound, require
+from postroom.core.errors import Invalid, NotFound, raise_if
 from postroom.core.values import dataclass
 from postroom.vault.markdown import Heading, headings
 from postroom.vault.note import Note, Typed
@@ -25,14 +25,14 @@ class Edit:
 
     def apply(self, note: Note) -> Note:
         texts = (self.append, self.prepend, self.find)
-        is_pair = bool(self.find) == (self.replace is not None)
+        is_half = bool(self.find) != (self.replace is not None)
         both = "Give both; an empty `replace` takes the text out."
         text = "Give append, prepend or find with it."
         some = "Give append, prepend, find with replace, set or remove."
-        require(
-            (is_pair, "`find` and `replace` go together", both),
-            (not self.heading or any(texts), "`heading` needs a text", text),
-            (any((*texts, self.set, self.remove)), "This edit changes nothing", some),
+        raise_if(
+            (is_half, "`find` and `replace` go together", both),
+            (self.heading and not any(texts), "`heading` needs a text", text),
+            (not any((*texts, self.set, self.remove)), "This edit changes nothing", some),
         )
         if self.set or self.remove:
             note = note.revise(self.set, self.remove)
