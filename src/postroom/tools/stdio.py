@@ -80,7 +80,7 @@ def read_lines(server: Server, incoming: int, outgoing: int, wakeup: int) -> flo
                 continue
             except OSError:
                 data = b""
-            for line in lines.feed(data) if data else lines.end():
+            for line in lines.feed(data or b"\n"):  # which may end the last line
                 server.receive(line)
             if not data and not is_over:
                 return END_OF_INPUT
@@ -95,16 +95,13 @@ def _watch(wakeup: int, outgoing: int) -> select.poll:
 
 
 def _is_signalled(wakeup: int) -> bool:
-    return bool(os.read(wakeup, 64).strip(b"\0"))
+    return bool(os.read(wakeup, 64).strip(b"\0"))  # else it was woken by `wake`
 
 
 def _end(
     server: Server, outgoing: int, wakeup: int, wake: Callable[[], None], seconds: float
 ) -> NoReturn:
-    """Let calls end within so many seconds, close the desk, and exit.
-
-    It is shorter if a signal comes, or nobody listens any more.
-    """
+    """Let calls end within so many seconds, or fewer if a signal comes or nobody listens any more; close and exit."""
     is_finished = threading.Event()
 
     def finish() -> None:
@@ -141,8 +138,7 @@ class Output:
         self._ready.register(handle, select.POLLOUT)
         self._queue: deque[tuple[bytes, protocol.Id, Delivery | None]] = deque()
         self._changed = threading.Condition()
-        self._writer: threading.Thread | None = None
-        self._is_closed = False
+        self._has_writer = self._is_closed = False
 
     def send(self, message: dict[str, Any], delivery: Delivery | None = None) -> None:
         """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
@@ -150,16 +146,16 @@ class Output:
         data = text.encode("utf-8", "replace") + b"\n"
         with self._changed:
             if self._is_closed:
-                _release(delivery)
+                if delivery is not None:
+                    delivery.release()
                 return
             if delivery is None and not self.unwritten and self._try_send(data):
                 return
             self.unwritten += len(data)
             self._queue.append((data, message.get("id", ""), delivery))
-            if self._writer is None:
-                writer = threading.Thread(target=self._write_queue, daemon=True)
-                writer.start()
-                self._writer = writer
+            if not self._has_writer:
+                threading.Thread(target=self._write_queue, daemon=True).start()
+                self._has_writer = True
             self._changed.notify_all()
 
     def _try_send(self, data: bytes) -> bool:
@@ -200,12 +196,12 @@ class Output:
 
     def _deliver(self, data: bytes, id: protocol.Id, delivery: Delivery) -> None:
         from postroom.core.errors import Unavailable
-        from postroom.tools.table import refusal
+        from postroom.tools.calls import protocol_error
 
         try:
             delivery.deliver(self._handle, data)
         except Unavailable as locked:  # nothing of it is written yet
-            error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
+            error = protocol_error(locked, has_envelope=False).body
             answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
             write_all(self._handle, answer.encode() + b"\n")
         finally:
@@ -227,7 +223,8 @@ class Output:
             self._is_closed = True
             self._changed.notify_all()
             for _, _, delivery in self._queue:
-                _release(delivery)
+                if delivery is not None:
+                    delivery.release()
 
 
 class LineBuffer:
@@ -252,11 +249,6 @@ class LineBuffer:
                 self._rest, self._is_skipping = bytearray(), True
                 yield None
 
-    def end(self) -> Iterator[bytes]:
-        """Yield the last line, if nothing ended it."""
-        if self._rest:
-            yield bytes(self._rest)
-
 
 def take_streams() -> tuple[int, int]:
     """Return descriptors of standard input and output that nobody else has.
@@ -275,9 +267,3 @@ def take_streams() -> tuple[int, int]:
     if null > 2:
         os.close(null)
     return incoming, outgoing
-
-
-def _release(delivery: Delivery | None) -> None:
-    """Let go of a message that was not delivered: it is there for the next who asks."""
-    if delivery is not None:
-        delivery.release()

@@ -2,8 +2,7 @@
 
 A client waits for `tools/list` at every start, so nothing on the way to it imports the MCP SDK, asyncio, Pydantic or
 click. What is listed comes from a file (`listing`). The contract and the desk are imported when a tool is called, or when
-the client has been silent for a moment. `protocol` has the messages. The SDK's server (`serve`) serves HTTP; the tests
-send the same sessions to both and compare the answers.
+the client has been silent for a moment. The SDK's server (`serve`) serves HTTP; the tests send the same sessions to both.
 
 A request that needs the desk becomes a job of the `Workers`. Whoever has an answer writes it, if the client takes it
 at once; else a thread of the `Output`'s own does, so that a client that does not read keeps no worker waiting.
@@ -46,10 +45,9 @@ class OpenRequest:
 
     def __init__(self, id: protocol.Id, message: Incoming, size: int) -> None:
         self.id = id
-        self.size = size  # bytes
         self.key = _key(id)
-        self.is_cacheable = message.method != "tools/call"
-        self.progress_token = protocol.progress_token(message.params)
+        self.message = message
+        self.size = size  # bytes
         self.is_cancelled = False
         self.call: RunningCall | None = None
         self.turn = threading.Lock()  # held by the worker that is at work on the call
@@ -115,7 +113,7 @@ class Server:
                 request = OpenRequest(message.id, message, len(line))
                 with self._lock:
                     self._open[request] = None
-                self._respond(request, lambda: self._handle(request, message))
+                self._respond(request, lambda: self._handle(request))
         except InvalidMessage as wrong:
             if wrong.id is not None:
                 self._refuse(wrong.id, protocol.INVALID_REQUEST, "Invalid message")
@@ -135,9 +133,9 @@ class Server:
     def _refuse(self, id: protocol.Id | None, code: int, message: str) -> None:
         self._output.send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
-    def _handle(self, request: OpenRequest, message: Incoming) -> dict[str, Any] | None:
+    def _handle(self, request: OpenRequest) -> dict[str, Any] | None:
         """Return the result of a request, or submit the job that answers it."""
-        method, params = message.method, message.params
+        _, method, params = request.message
         has_envelope = method != "initialize" and protocol.has_envelope(params)
         if self._has_envelopes is None:
             self._has_envelopes = has_envelope
@@ -150,16 +148,15 @@ class Server:
             raise ProtocolError(protocol.METHOD_NOT_FOUND, "Method not found", method)
         is_ready = self._has_envelopes or self._is_initialized or self._client is not None
         is_early = not is_ready and method not in ("initialize", "ping")
-        if is_early or not protocol.fits(params or {}, methods[method]):  # as the SDK says it
+        if is_early or not protocol.fits(params, methods[method]):  # as the SDK says it
             raise ProtocolError(protocol.INVALID_PARAMS, "Invalid request parameters", "")
-        return self._methods[method](request, params or {})
+        return self._methods[method](request, params)
 
     def _take_notification(self, message: Incoming) -> None:
-        params = message.params or {}
         if message.method == "notifications/initialized":
-            self._is_initialized |= protocol.fits(params, protocol.INITIALIZED)
+            self._is_initialized |= protocol.fits(message.params, protocol.INITIALIZED)
         elif message.method == "notifications/cancelled":
-            id = params.get("requestId")
+            id = message.params.get("requestId")
             key = _key(id) if protocol.is_id(id) else None
             with self._lock:  # the newest of this id
                 request = next((each for each in reversed(self._open) if each.key == key), None)
@@ -173,7 +170,7 @@ class Server:
         self, request: OpenRequest, result: dict[str, Any], delivery: Delivery | None = None
     ) -> None:
         if self._has_envelopes:
-            extras = protocol.FRESHNESS if request.is_cacheable else {}
+            extras = protocol.FRESHNESS if request.message.method != "tools/call" else {}
             stamp = {"resultType": "complete", "_meta": {protocol.SERVER_KEY: self._info}}
             result = {**result, **extras, **stamp}
         self._send(request, {"result": result}, delivery)
@@ -316,14 +313,13 @@ class Server:
     def _wait(self, request: OpenRequest, wait: Wait) -> None:
         """Report how far a call is, and go on with it later."""
         request.is_busy = wait.total is not None
+        token = protocol.progress_token(request.message.params)
         # A client that is behind with reading does without progress.
-        if request.progress_token is not None and not self._output.unwritten:
-            params: Params = {"progressToken": request.progress_token, "progress": wait.done}
-            params |= {} if wait.total is None else {"total": wait.total}
-            params |= {"message": wait.message}
-            self._output.send(
-                {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-            )
+        if token is not None and not self._output.unwritten:
+            total = {} if wait.total is None else {"total": wait.total}
+            params = {"progressToken": token, "progress": wait.done, "message": wait.message}
+            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params | total}  # fmt: skip
+            self._output.send(message)
         self.workers.submit(partial(self._step, request), wait.seconds)
 
     def _publish_later(self) -> None:
@@ -350,10 +346,9 @@ class Server:
             if time.monotonic() >= end or not any(request.is_busy for request in left):
                 break
             time.sleep(BUSY)
+        closed = ProtocolError(protocol.CONNECTION_CLOSED, "Connection closed")
         for request in left:
-            self._answer_error(
-                request, ProtocolError(protocol.CONNECTION_CLOSED, "Connection closed")
-            )
+            self._answer_error(request, closed)
         self._output.flush(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
@@ -384,14 +379,13 @@ class Workers:
         self._lock = threading.Lock()
         self._submitted_job = threading.Condition(self._lock)
         self._ended_job = threading.Condition(self._lock)
-        self._submitted = self._threads = self._idle = self._working = 0
+        self._submitted = self._threads = self._working = 0
         self._is_stopped = False
 
     def submit(self, job: Callable[[], None], delay: float = 0.0) -> None:
         """Run a job after so many seconds. Jobs that are due at once run in the order of submission."""
         with self._lock:
-            # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
-            if len(self._jobs) >= self._idle and self._threads < self._max_threads:
+            if self._threads < self._max_threads:
                 try:
                     threading.Thread(target=self._run, daemon=True).start()
                     self._threads += 1
@@ -405,14 +399,11 @@ class Workers:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._idle += 1
                 while not self._is_due():
                     if self._is_stopped:
                         return
-                    self._submitted_job.wait(
-                        self._jobs[0][0] - time.monotonic() if self._jobs else None
-                    )
-                self._idle -= 1
+                    wait = self._jobs[0][0] - time.monotonic() if self._jobs else None
+                    self._submitted_job.wait(wait)
                 self._working += 1
                 _, _, job = heappop(self._jobs)
             try:
