@@ -46,9 +46,7 @@ T = TypeVar("T")
 
 
 class NoResource(Exception):
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.uri = uri
+    """No resource has this address."""
 
 
 def caller_name(caller: Caller) -> str:
@@ -63,7 +61,7 @@ def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
     # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
     missing = protocol.INVALID_PARAMS if has_envelope else protocol.RESOURCE_NOT_FOUND
     if isinstance(error, NoResource):
-        return ProtocolError(missing, "Resource not found", {"uri": error.uri[:200]})
+        return ProtocolError(missing, "Resource not found", {"uri": str(error)[:200]})
     if not isinstance(error, PostroomError):
         error = unexpected(error, remedy=TELL)
     code = missing if isinstance(error, NotFound) else protocol.INTERNAL_ERROR
@@ -86,7 +84,7 @@ class Calls:
         self._close = close  # closes it, if it was opened
         self._tools = {tool.name: tool for tool in contract.tools}
         self._resources = {resource.scheme: resource for resource in contract.resources}
-        self._running: dict[RunningCall, None] = {}
+        self.running: dict[RunningCall, None] = {}
         self._is_unpublished = False  # whether the log file may lack lines of the ledger
         self._lock = threading.Lock()
         self._services: Services | None = None
@@ -104,7 +102,7 @@ class Calls:
         if tool not in self._tools:
             raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {one_line(tool)[:80]}")
         call = RunningCall(self, self._tools[tool], arguments, caller)
-        self._running[call] = None
+        self.running[call] = None
         return call
 
     def list_resources(self, caller: Caller) -> dict[str, Any]:
@@ -150,9 +148,6 @@ class Calls:
         with suppress(Exception):  # the desk itself may be what is wrong
             self.desk().recorder.write(call, error, synced=False)
 
-    def forget(self, call: RunningCall) -> None:
-        self._running.pop(call, None)
-
     def publish(self) -> None:
         """Bring the log file up to the ledger."""
         self._is_unpublished = False
@@ -162,8 +157,8 @@ class Calls:
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
         # A tool that waits writes its line when it is stopped, or leaves it to recovery.
-        running = [call for call in list(self._running) if not call.stop_waiting()]
-        self._is_unpublished |= bool(self._running)
+        running = [call for call in list(self.running) if not call.stop_waiting()]
+        self._is_unpublished |= bool(self.running)
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
@@ -226,7 +221,7 @@ class RunningCall:
             return self._tool.reply(done.value)
 
     def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
-        self._calls.forget(self)
+        self._calls.running.pop(self, None)
         if notify := self._calls.contract.on_call_finished:
             is_live = False
             with suppress(PostroomError):  # else the answer says so; nothing can be sent
@@ -237,7 +232,7 @@ class RunningCall:
 
     def abandon(self) -> None:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""
-        self._calls.forget(self)
+        self._calls.running.pop(self, None)
         if not self._has_begun:
             self._calls.record(self.call, Unavailable("The client gave it up before it was begun"))
         self.stop_waiting()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Final, Literal, NamedTuple
 
 from postroom.core import life
-from postroom.core.errors import Conflict, Limited, PostroomError
+from postroom.core.errors import Limited, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.mail_view import people
 from postroom.core.message import Party, Summary
@@ -16,12 +17,18 @@ from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
 from postroom.desk.proposals import Written
 from postroom.tools.listing import FOLDER
-from postroom.tools.table import MAX_ERROR, Failure, Problem, Reply, Result, ToolContext, in_json
+from postroom.tools.table import (
+    MAX_ERROR,
+    Failure,
+    Problem,
+    Reply,
+    Result,
+    ToolContext,
+    error_details,
+    in_json,
+)
 
 MAX_ID: Final = 200
-
-
-# Mail
 
 
 def moment(date: int) -> datetime:
@@ -30,12 +37,10 @@ def moment(date: int) -> datetime:
 
 
 def names(*parties: Party) -> str:
-    """Return people as a header writes them."""
     return ", ".join(people(parties))
 
 
 def snippet(summary: Summary, size: int) -> str:
-    """Return the beginning of a mail's text, in so many characters."""
     return one_line(summary.snippet)[:size].rstrip()
 
 
@@ -44,9 +49,6 @@ def body(text: str, size: int) -> str:
     whole = clean(text).text.strip("\n")
     left = len(whole) - size
     return f"{whole[:size]}\n[{left} more characters]" if left > 0 else whole
-
-
-# Letters
 
 
 class Outcome(Result):
@@ -61,7 +63,6 @@ class Outcome(Result):
 
 
 def outcome(text: str, **ids: str) -> Reply:
-    """Return what became of a letter or a draft, with its ids."""
     return Reply(text, Outcome(message=text, **ids))
 
 
@@ -84,8 +85,8 @@ def unsent(entry: Entry) -> str:
 
 
 def minutes(seconds: float) -> int:
-    """Return a time to wait in whole minutes, none too few."""
-    return max(1, -int(-seconds // 60))
+    """Return a time to wait in whole minutes, rounded up."""
+    return max(1, ceil(seconds / 60))
 
 
 def shown_id(text: str) -> str:
@@ -93,15 +94,12 @@ def shown_id(text: str) -> str:
     return one_line(text)[:MAX_ID]
 
 
-# Errors
-
-
 class ErrorText(NamedTuple):
     """A row of a document's errors: the first row that fits an error has its text.
 
-    A row fits errors of its class, whose attributes have the values of `when`. In the text, {head} is what
-    the document begins an error of this tool with, {message} what is wrong, {sentence} the same without its
-    full stop, {advice} that and what to do next, {minutes} how long to wait, {error} the error itself.
+    A row fits errors of its class, whose attributes have the values of `when`. In the text, {head} begins an error of
+    this tool, {message} is what is wrong, {sentence} the same without its full stop, {advice} that and what to do
+    next, {minutes} how long to wait, {error} the error itself.
     """
 
     error: str
@@ -110,7 +108,6 @@ class ErrorText(NamedTuple):
     when: Mapping[str, object] = {}
 
     def fits(self, tool: str, error: PostroomError) -> bool:
-        """Return whether this row is about such an error of this tool."""
         return (
             self.error in (kind.__name__ for kind in type(error).__mro__)
             and (not self.tools or tool in self.tools)
@@ -119,7 +116,7 @@ class ErrorText(NamedTuple):
 
 
 class DocumentTexts(NamedTuple):
-    """The texts of a document, from the file `contracts/NAME.toml`."""
+    """The texts of a document, from `contracts/NAME.toml`."""
 
     instructions: str
     texts: Mapping[str, str]
@@ -131,7 +128,6 @@ class DocumentTexts(NamedTuple):
         return self.texts[name].format(**values)
 
     def head(self, tool: str) -> str:
-        """Return what an error of this tool begins with."""
         return self.heads.get(tool) or self.heads["other"]
 
     def refuse(self, tool: str, error: PostroomError) -> Reply:
@@ -168,10 +164,9 @@ MCPErrorCode = Literal[
 ]
 # The vault has one more: a note that was changed since it was read.
 VaultErrorCode = MCPErrorCode | Literal["conflict"]
-# Wrong arguments are `parse_error` too, as HTTP has 422 for both.
 CODES: Final[Mapping[str, VaultErrorCode]] = {
     "conflict": "conflict",
-    "invalid_input": "parse_error",
+    "invalid_input": "parse_error",  # as HTTP has 422 for both
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "rate_limited": "rate_limited",
@@ -187,17 +182,14 @@ class MCPError(Result):
 
 
 def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
-    """Return an error as a tool's answer."""
     failure = MCPError(error=code, message=message, details=details or None)
     return in_json(failure)._replace(refused=True)
 
 
 def mcp_refusal(tool: str, error: PostroomError, default: MCPErrorCode = "internal_error") -> Reply:
-    """Return one of our errors as one of the document's; if it has no code for it, by the default."""
-    problem = Problem.of(error, tool)
-    details: dict[str, object] = {"remedy": one_line(error.remedy)} if error.remedy else {}
-    if isinstance(error, Conflict) and error.etag:
-        details = {"etag": error.etag, **details}
-    if isinstance(error, Limited):
-        details["retry_after_seconds"] = round(error.seconds, 1)
-    return mcp_error(CODES.get(error.code, default), problem.message, **details)
+    """Return one of our errors as one of the document's, or by the default if it has no code for it."""
+    details = error_details(error)
+    if error.remedy:
+        details["remedy"] = one_line(error.remedy)
+    code = CODES.get(error.code, default)
+    return mcp_error(code, Problem.of(error, tool).message, **details)
