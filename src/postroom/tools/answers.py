@@ -116,7 +116,6 @@ class FilingResult(Result):
 
 
 def search_reply(page: SearchPage) -> Reply:
-    """Return found mails; the more there are, the less of each."""
     room = (SEARCH_BYTES // max(1, len(page.items)) - _ROW) // 2
     mails = tuple(_found(item, max(30, min(room, 420))) for item in page.items)
     rows = [
@@ -173,12 +172,10 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
 
 
 def more_text(offset: int, total: int) -> str:
-    """Return how to read on, or nothing at the end of a text."""
     return f"More: offset={offset} of {total} characters." if offset else ""
 
 
 def hidden_text(count: int) -> str:
-    """Return how many hidden characters were removed, or nothing if none were."""
     return f"{count} hidden characters were removed." if count else ""
 
 
@@ -256,8 +253,6 @@ class OpenLetter(Result):
 
 
 class StatusResult(LetterResult):
-    """What became of a letter, or which ones are open."""
-
     fence: str = ""
     open: tuple[OpenLetter, ...] = ()
     end: str = ""
@@ -269,7 +264,6 @@ def rehearsal(rules: Rules) -> str:
 
 
 def letter_reply(entry: Entry, rules: Rules, newer: str = "") -> Reply:
-    """Return what became of a letter, and what its agent does next."""
     text = letter_text(entry, rules, newer)
     result = LetterResult(
         letter=entry.id,
@@ -298,7 +292,6 @@ def letter_text(entry: Entry, rules: Rules, newer: str = "") -> str:
 
 
 def preview(letter: Letter) -> str:
-    """Return what would have been sent, in a few lines."""
     headers = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
     rows = [f"{name}: {', '.join(map(str, who[:25]))}" for name, who in headers.items() if who]
     rows += [f"Subject: {letter.subject}", f"Text: {len(letter.text.rstrip())} characters"]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
+PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 PIECE: Final = 1.0  # seconds of waiting after which a call reports progress again
 TELL: Final = "Tell the person what this says."
 
@@ -55,7 +56,6 @@ def caller_name(caller: Caller) -> str:
 
 
 def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
-    """Return an error as the JSON-RPC error that answers a request."""
     if isinstance(error, ProtocolError):
         return error
     # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
@@ -69,8 +69,6 @@ def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
 
 
 class Calls:
-    """The calls of one server."""
-
     def __init__(
         self,
         contract: Contract,
@@ -138,21 +136,31 @@ class Calls:
             self.record(call, fault)
             raise fault from None
         finally:
-            self._is_unpublished = True
+            self._publish_later()
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
         if call is None or error.logged:
             return
-        self._is_unpublished = True  # also for a call that was given up before it began
         with suppress(Exception):  # the desk itself may be what is wrong
             self.desk().recorder.write(call, error, synced=False)
+        self._publish_later()
 
-    def publish(self) -> None:
-        """Bring the log file up to the ledger."""
-        self._is_unpublished = False
+    def _publish_later(self) -> None:
+        """Bring the log file up to the ledger a moment later, for all calls until then."""
+        with self._lock:
+            before, self._is_unpublished = self._is_unpublished, True
+        if not before:
+            publisher = threading.Timer(PUBLISH, self._publish)
+            publisher.daemon = True
+            with suppress(RuntimeError):  # the system allows no more threads: `close` does it
+                publisher.start()
+
+    def _publish(self) -> None:
+        before, self._is_unpublished = self._is_unpublished, False
         with suppress(Exception):  # the next time writes it; nothing here ends the server
-            self.desk().flush_log()
+            if before:
+                self.desk().flush_log()
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
@@ -163,8 +171,7 @@ class Calls:
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
                 self.desk().recorder.write(call.call, ended, synced=False)
-        if self._is_unpublished:
-            self.publish()
+        self._publish()
         if self._services:
             self._services.close()
         self._close()

@@ -32,7 +32,6 @@ MAX_ID: Final = 200
 
 
 def moment(date: int) -> datetime:
-    """Return when a mail came, in UTC."""
     return datetime.fromtimestamp(date, UTC)
 
 
@@ -45,7 +44,6 @@ def snippet(summary: Summary, size: int) -> str:
 
 
 def body(text: str, size: int) -> str:
-    """Return the beginning of a mail's text, and how much more there is."""
     whole = clean(text).text.strip("\n")
     left = len(whole) - size
     return f"{whole[:size]}\n[{left} more characters]" if left > 0 else whole
@@ -67,7 +65,6 @@ def outcome(text: str, **ids: str) -> Reply:
 
 
 def refused(text: str, entry: Entry) -> Reply:
-    """Return why a letter was not sent, as an error."""
     return outcome(text, letter=entry.id, status=entry.kind)._replace(refused=True)
 
 
@@ -116,8 +113,6 @@ class ErrorText(NamedTuple):
 
 
 class DocumentTexts(NamedTuple):
-    """The texts of a document, from `contracts/NAME.toml`."""
-
     instructions: str
     texts: Mapping[str, str]
     heads: Mapping[str, str] = {}

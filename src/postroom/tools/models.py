@@ -25,8 +25,6 @@ MAX_BODY: Final = 1_000_000
 
 
 class Arguments(BaseModel):
-    """What a tool is called with: of these types and nothing else."""
-
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
@@ -36,14 +34,12 @@ def at_most(size: int) -> AfterValidator:
 
 
 def check_size(size: int, text: str) -> str:
-    """Return the text, or raise if it has more characters than this."""
     if len(text) > size:
         raise ValueError(f"has more than {size:,} characters")
     return text
 
 
 def check_pattern(pattern: str, message: str, text: str) -> str:
-    """Return the text, or raise this message if the pattern does not match all of it."""
     if not re.fullmatch(pattern, text):
         raise ValueError(message)
     return text

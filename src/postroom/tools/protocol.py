@@ -103,7 +103,6 @@ WRONG_ERA: Final = (
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Return whether a value is a request's id or a progress token: a text or an integer."""
     return type(value) in (int, str)
 
 
@@ -147,7 +146,6 @@ def check_envelope(method: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(params: Mapping[str, Any]) -> Id | None:
-    """Return the token under which the client wants to hear of a request's progress."""
     meta = params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if is_id(token) else None

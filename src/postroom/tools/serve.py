@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
@@ -35,7 +35,7 @@ from postroom.tools.calls import Calls, NoResource, RunningCall, caller_name, pr
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
 from postroom.tools.table import Reply
-from postroom.tools.wire import PUBLISH, THREADS
+from postroom.tools.wire import THREADS
 
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
@@ -64,14 +64,11 @@ class Service:
         templates = types.ListResourceTemplatesResult.model_validate(
             {"resourceTemplates": listing["resourceTemplates"]}
         )
-        self._threads = anyio.CapacityLimiter(THREADS)
+        self.threads = anyio.CapacityLimiter(THREADS)
         about = {"version": __version__, **listing["server"]}
-        self._worked = anyio.Event()
-        self.working = 0  # steps that are at work, or wait for a thread
         self.server: Server[Any] = Server(
             **about,
             instructions=listing["instructions"],
-            lifespan=self._open,
             on_list_tools=_constant(tools),
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -88,38 +85,11 @@ class Service:
         return self.server.streamable_http_app(transport_security=security)
 
     def close(self) -> None:
-        """Let open calls leave their lines, and close the desk."""
         self._calls.close()
 
-    @asynccontextmanager
-    async def _open(self, _: Server[Any]) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._publish)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-
-    async def _publish(self) -> None:
-        """Bring the log file up to the ledger, some time after each call."""
-        while True:
-            await self._worked.wait()
-            await anyio.sleep(PUBLISH)
-            self._worked = anyio.Event()
-            self.working += 1
-            await anyio.to_thread.run_sync(self._calls.publish)
-            self.working -= 1
-
     async def _work(self, function: Callable[[], T]) -> T:
-        self.working += 1
-        try:
-            # Not given up when the client cancels: what was begun is brought to its end.
-            return await anyio.to_thread.run_sync(function, limiter=self._threads)
-        finally:
-            self.working -= 1
-            self._worked.set()
-
-    # Resources
+        # Not given up when the client cancels: what was begun is brought to its end.
+        return await anyio.to_thread.run_sync(function, limiter=self.threads)
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
         caller = self._caller(ctx)
@@ -134,8 +104,6 @@ class Service:
         with _protocol_errors(ctx):
             result = await self._work(lambda: self._calls.read_resource(uri, caller))
         return types.ReadResourceResult.model_validate(result)
-
-    # Calls
 
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -194,8 +162,6 @@ class Service:
 
 
 def _constant(result: T) -> Callable[[Context, object], Awaitable[T]]:
-    """Return a handler that always answers the same."""
-
     async def answer(_: Context, __: object) -> T:
         return result
 
@@ -238,17 +204,13 @@ class BearerAuth:
             refusal = JSONResponse({"error": NO_TOKEN}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
-        agent, reserved = (
-            known[token],
-            frozenset(name.casefold() for name in known.values() if name),
-        )
-        user = AuthenticatedUser(AccessToken(token=token, client_id=agent, scopes=[]))
-        holder = TokenHolder(agent, reserved)
+        user = AuthenticatedUser(AccessToken(token=token, client_id=known[token], scopes=[]))
+        reserved = frozenset(name.casefold() for name in known.values() if name)
+        holder = TokenHolder(known[token], reserved)
         await self._app({**scope, "user": user, TOKEN_HOLDER: holder}, receive, send)
 
 
 def _token(header: str, known: Mapping[str, str]) -> str | None:
-    """Return the token that was given, if it is one of ours."""
     kind, _, given = header.partition(" ")
     # All of them are compared, and each in constant time.
     secret = given.strip().encode()

@@ -38,7 +38,6 @@ log = logging.getLogger("postroom")
 
 
 def serve(listing: dict[str, Any], make_calls: Callable[[], Calls], *, agent: str = "") -> NoReturn:
-    """Serve one client until it is gone or a signal comes; then exit."""
     incoming, outgoing = take_streams()
     wakeup, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -209,11 +208,9 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client should read before it is sent more."""
         return self.unwritten > MAX_UNREAD
 
     def flush(self, seconds: float) -> None:
-        """Wait until everything is written, but not longer than that."""
         with self._changed:
             self._changed.wait_for(lambda: not self.unwritten, seconds)
 
@@ -236,7 +233,6 @@ class LineBuffer:
         self._is_skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """Take what was read, and yield the lines that are complete."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             whole, self._rest = self._rest + line, bytearray()

@@ -63,7 +63,6 @@ class Result(SimpleNamespace):
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
 
     def _replace(self, **values: Any) -> Self:  # noqa: ANN401
-        """Return a copy with other values for these fields."""
         return type(self)(**{**vars(self), **values})
 
 
@@ -113,7 +112,6 @@ class Reply(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The answer as MCP's result of `tools/call`."""
         return {
             "content": [{"type": "text", "text": self.text}],
             "structuredContent": dump(self.result),
@@ -218,7 +216,6 @@ class Problem(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What is wrong, and what to do next."""
         return f"{self.message.rstrip('.')}. {self.remedy}" if self.remedy else self.message
 
 
@@ -238,7 +235,6 @@ def error_details(error: PostroomError) -> dict[str, object]:
 
 
 def refusal(_tool: str, error: PostroomError) -> Reply:
-    """Return an error as a tool's answer: what went wrong, and what to do next."""
     problem = Problem.of(error)
     values = problem._asdict() | error_details(error)
     text = f"Error ({error.code}): {problem.message.rstrip('.')}. {problem.remedy}".rstrip()

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
 MAX_QUEUED: Final = 32_000_000  # bytes of calls that are not begun, above which the same holds
-PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 QUIET: Final = 0.05  # seconds without a message after which the server imports what calls need
 BUSY: Final = 0.02  # seconds between two looks at whether calls have ended
 
@@ -41,8 +40,6 @@ log = logging.getLogger("postroom")
 
 
 class OpenRequest:
-    """A request that is not answered yet."""
-
     def __init__(self, id: protocol.Id, message: Incoming, size: int) -> None:
         self.id = id
         self.key = _key(id)
@@ -72,7 +69,7 @@ class Server:
         self._open: dict[OpenRequest, None] = {}
         self._queued: dict[OpenRequest, Callable[[], RunningCall]] = {}  # calls that are not begun
         self._queued_bytes = 0
-        self._is_publishing = self._is_preparing = self._is_initialized = False
+        self._is_preparing = self._is_initialized = False
         self._received = 0
         self._has_envelopes: bool | None = None  # the era, which the first request decides
         self._client: str | None = None  # the client's name for itself, from `initialize`
@@ -121,7 +118,6 @@ class Server:
             log.error("%s at a message", type(bug).__name__)  # noqa: TRY400
 
     def _respond(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
-        """Answer a request with the result of a job, unless it has none yet, or with the error that it raises."""
         try:
             result = job()
         except Exception as error:  # noqa: BLE001 - every request is answered
@@ -259,7 +255,6 @@ class Server:
         self._submit(request, partial(self._begin, request))
 
     def _begin(self, request: OpenRequest) -> None:
-        """Begin a call that is queued, unless it is begun."""
         if self._output.is_full and not request.is_cancelled:  # nor would its answer be read
             return  # `resume` begins it
         with self._lock:
@@ -273,12 +268,7 @@ class Server:
             self._step(request)
 
     def _submit(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
-
-        def respond() -> None:
-            self._respond(request, job)
-            self._publish_later()
-
-        self.workers.submit(respond)
+        self.workers.submit(partial(self._respond, request, job))
 
     def resume(self) -> None:
         """Begin the calls that were held back while the client did not read."""
@@ -306,12 +296,10 @@ class Server:
                 self._wait(request, step)
                 return
             request.call = None
-            self._publish_later()
         finally:
             request.turn.release()
 
     def _wait(self, request: OpenRequest, wait: Wait) -> None:
-        """Report how far a call is, and go on with it later."""
         request.is_busy = wait.total is not None
         token = protocol.progress_token(request.message.params)
         # A client that is behind with reading does without progress.
@@ -321,17 +309,6 @@ class Server:
             message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params | total}  # fmt: skip
             self._output.send(message)
         self.workers.submit(partial(self._step, request), wait.seconds)
-
-    def _publish_later(self) -> None:
-        """Have the log file show what the ledger has, a moment later and for all calls until then."""
-        with self._lock:
-            before, self._is_publishing = self._is_publishing, True
-        if not before:
-            self.workers.submit(self._publish, PUBLISH)
-
-    def _publish(self) -> None:
-        self._is_publishing = False
-        self._get_calls().publish()
 
     # The end
 
@@ -418,7 +395,6 @@ class Workers:
         return bool(self._jobs) and self._jobs[0][0] <= time.monotonic()
 
     def settle(self, seconds: float) -> None:
-        """Wait until no job is at work or due, but not longer than that."""
         with self._lock:
             self._ended_job.wait_for(lambda: not self._working and not self._is_due(), seconds)
 

@@ -103,7 +103,6 @@ class Handlers:
         return answer
 
     def unlock(self, request: PageRequest) -> Response:
-        """Lead back to the page that was asked for before it was locked."""
         path = request.form.get("next", "/")
         return RedirectResponse(path if _OWN_PATH.fullmatch(path) else "/", 303)
 
@@ -172,7 +171,6 @@ class Handlers:
         return self._page(request, "summary.html", chart=self._chart())
 
     def _queue(self, request: PageRequest, chosen: str) -> dict[str, object]:
-        """Return one page of the queue, newest first."""
         lists = self._desk.reader.lists
         is_live = self._desk.rules.live or lists.count("pending") > 0
         state = "pending" if is_live else "rehearsal"
@@ -231,7 +229,6 @@ class Handlers:
         )
 
     def plain(self, request: PageRequest) -> Response:
-        """Return the letter's text, or the source of its HTML part, as plain text."""
         letter = self._desk.reader.letters.get(request.id).letter
         text = letter.html if request.action == "source" else letter.text
         return Response(text, media_type="text/plain; charset=utf-8")
@@ -299,7 +296,6 @@ class Handlers:
         )
 
     def decide(self, request: PageRequest) -> Response:
-        """Carry out the one of `life.DECISIONS` that the address names."""
         event, form, session = request.action, request.form, request.session
         reason, sent = normalize_text(form.get("reason", "")).strip(), form.get("sent", "")
         if event == "revise" and not reason:

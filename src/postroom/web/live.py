@@ -24,8 +24,6 @@ MAX_NOTICES: Final = 20  # sentences that wait to be shown
 
 
 class ChangeFeed:
-    """Tells open pages that the queue has changed."""
-
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._streams: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -37,14 +35,12 @@ class ChangeFeed:
         return bool(self._streams)
 
     def notify(self) -> None:
-        """Tell every open page that something changed."""
         with self._lock:
             for event, loop in self._streams.items():
                 with suppress(RuntimeError):  # its loop has ended
                     loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
-        """End all streams and both threads."""
         self.closing.set()
         self.notify()
 

@@ -61,12 +61,10 @@ class PageRequest:
 
     @property
     def action(self) -> str:
-        """The name of the form: the last part of the address."""
         return self.http.url.path.rpartition("/")[2]
 
     @property
     def page_number(self) -> int:
-        """The page of a list that the address asks for."""
         text = self.http.query_params.get("page", "")
         return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
 
@@ -183,7 +181,6 @@ def page(template: str, status: int = 200, /, **values: object) -> Response:
 
 
 async def error_page(_request: Request, error: Exception) -> Response:
-    """Return an error as a page that says what to do next."""
     if isinstance(error, PostroomError):
         status, title = ERRORS.get(error.code, OTHER_ERROR)
         cause, remedy = error.message, error.remedy

@@ -88,7 +88,6 @@ class LimitedConnection(H11Protocol):
     """A connection that closes if no request arrives in time, and makes room when there are too many."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; above the limit, close the oldest one that has no request."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -123,7 +122,6 @@ class LimitedConnection(H11Protocol):
 
     @property
     def has_request(self) -> bool:
-        """Whether a whole request arrived and is not answered yet."""
         cycle = self._cycle
         return cycle is not None and not cycle.response_complete and not cycle.more_body
 

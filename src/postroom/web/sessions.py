@@ -53,8 +53,6 @@ class BrowserSession(NamedTuple):
 
 @dataclass(slots=True)
 class Sessions:
-    """The browsers that are signed in to one desk."""
-
     desk: Desk
     port: int
     origin: str = ""  # the address of the person's own proxy, if there is one
@@ -70,7 +68,6 @@ class Sessions:
 
     @property
     def origins(self) -> frozenset[str]:
-        """The origins under which a browser reaches the desk."""
         hosts = [self.host, "localhost"] if self.host in {"127.0.0.1", "[::1]"} else [self.host]
         port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
         own = [f"http://{host}{port}" for host in hosts]
@@ -143,7 +140,6 @@ class Sessions:
         return unlocked if unlocked and not is_idle and self.desk.trust.is_valid(unlocked) else None
 
     def record_activity(self, session: BrowserSession) -> None:
-        """Start the idle time anew."""
         if (unlocked := self.proof(session)) is not None:
             self._unlocked[session.secret] = (self._now, unlocked)
 

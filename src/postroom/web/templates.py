@@ -76,7 +76,6 @@ def reveal(text: str) -> Markup:
 
 
 def isolate(text: str) -> Markup:
-    """Return revealed text in an element with a text direction of its own, so that it cannot reorder the page."""
     return _ISOLATED.format(reveal(text))
 
 
@@ -132,12 +131,10 @@ def pages(total: int) -> int:
 
 
 def agent_name(name: str) -> str:
-    """Return the author of a letter as people say it."""
     return AUTHORS.get(name) or ("Postroom's own draft" if name == ORCHESTRATOR else name)
 
 
 def approval_date(state: life.State, zone: tzinfo) -> datetime | None:
-    """Return when a person approved a letter; None where nobody did."""
     verdict = getattr(state, "verdict", None)
     if verdict is None or verdict.is_automatic:
         return None

@@ -46,8 +46,6 @@ class SendResponse(table.Result):
 
 
 class ReceiveResponse(table.Result, sender="from"):
-    """The oldest unread message."""
-
     sender: str
     id: str
     message: str

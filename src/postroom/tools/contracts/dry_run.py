@@ -200,7 +200,6 @@ def _send(
 
 
 def _unsent(context: table.ToolContext, entry: Entry) -> str:
-    """Return the document's text for a letter that was not sent: why, and what happens to it."""
     state, head = entry.state, DOCUMENT.head(context.call.action_type)
     why = ""
     if isinstance(state, life.Approved) and state.code in (Limited.code, "pace"):
@@ -258,7 +257,6 @@ def _addresses(addresses: tuple[Address, ...]) -> str:
 
 
 def _wait_for_turn(context: table.ToolContext) -> Iterator[float]:
-    """Yield the seconds to wait if there were too many searches in the last minute."""
     seconds = context.services.mailbox.turn()
     if seconds:
         _log_wait(context, seconds)
@@ -298,7 +296,6 @@ def log_call(
     error: PostroomError | None,
     is_live: bool,  # noqa: FBT001
 ) -> None:
-    """Log a call after its answer, with its duration and its error."""
     took = call.trace.took() if call.trace else 0.0
     details: dict[str, object] = {"duration_ms": round(took * 1000)}
     if error:

@@ -255,7 +255,6 @@ def _addresses(texts: list[str]) -> tuple[Address, ...]:
 def _letter(
     context: table.ToolContext, written: Written, attachments: list[str]
 ) -> tuple[Letter, tuple[str, ...]]:
-    """Return a letter with these files attached, and the origin of each file."""
     _check_body(written.text, written.html)
     files, origins = context.services.mailbox.enclosures(context.account, attachments)
     written = written._replace(account=context.account, attachments=files)
@@ -323,7 +322,6 @@ def read_message(context: table.ToolContext, id: str) -> str:
 
 
 def read_letter(context: table.ToolContext, id: str) -> str:
-    """Return a letter of this agent, with its status and text, as a resource."""
     entry = context.desk.calls.status(context.call, id)
     words = f"{answers.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
     return f"{answers.letter_text(entry, context.desk.rules)}\n{answers.fenced_letter(words)}"
