@@ -93,6 +93,8 @@ def serve_page(
     """
     from postroom.cli.health import check_mail, check_page
     from postroom.services.services import Services
+    from postroom.web.handlers import Handlers
+    from postroom.web.live import AutoDispatcher
     from postroom.web.serve import serve_desk
     from postroom.web.sessions import Sessions, new_sign_in_address
 
@@ -130,12 +132,15 @@ def serve_page(
         )
         is_served = stack.enter_context(
             serve_desk(
-                Services(desk),
-                sessions,
+                Handlers(
+                    services=Services(desk),
+                    sessions=sessions,
+                    dispatcher=AutoDispatcher(desk),
+                    zone=wiring.local_zone(),
+                    checks=lambda: check_page(desk, config),
+                    mail_checks=lambda: check_mail(desk, config),
+                ),
                 listener,
-                zone=wiring.local_zone(),
-                checks=lambda: check_page(desk, config),
-                mail_checks=lambda: check_mail(desk, config),
             )
         )
         desk.locks.set_page_address(sessions.address)

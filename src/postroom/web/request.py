@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.core.errors import Denied, Invalid, Limited, PostroomError
+from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import MAX_TEXT
 from postroom.core.values import dataclass
 from postroom.web.sessions import HEADERS, BrowserSession, Sessions
@@ -77,9 +77,6 @@ class PageRequest:
         return digest
 
 
-# On the way in
-
-
 class RequestGuard:
     """Refuses requests for other hosts and forms of other pages, and adds the security headers to every answer."""
 
@@ -103,10 +100,9 @@ class RequestGuard:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._sessions.is_own_host(hosts[0]):
             return f"This desk answers only at {self._sessions.address}.\n"
-        is_form = request.method not in {"GET", "HEAD"}
-        if is_form and not self._sessions.is_own_form(request.headers):
-            return "This request did not come from a page of the desk. Load the page again.\n"
-        return ""
+        if request.method in {"GET", "HEAD"} or self._sessions.is_own_form(request.headers):
+            return ""
+        return "This request did not come from a page of the desk. Load the page again.\n"
 
 
 def signed_in(
@@ -144,13 +140,13 @@ def _handle(sessions: Sessions, request: PageRequest, act: Handler) -> Response:
 
 def _locked_page(request: PageRequest, problem: str = "") -> Response:
     """Return the page that asks for the passphrase, and then continues with this request."""
-    url, fields = request.http.url, request.form
-    action = url.path
-    if request.http.method != "POST":
-        query = f"?{url.query}" if url.query else ""
-        action, fields = "/unlock", {"next": url.path + query}
-    fields = {**fields, "token": request.session.token}
-    return page("locked.html", 401, action=action, fields=fields, error=problem)
+    url, token = request.http.url, request.session.token
+    if request.http.method == "POST":
+        fields = {**request.form, "token": token}
+        return page("locked.html", 401, action=url.path, fields=fields, error=problem)
+    path = f"{url.path}?{url.query}" if url.query else url.path
+    fields = {"next": path, "token": token}
+    return page("locked.html", 401, action="/unlock", fields=fields, error=problem)
 
 
 async def read_form(request: Request, most: int = MAX_FORM) -> Form:
@@ -173,20 +169,16 @@ async def read_form(request: Request, most: int = MAX_FORM) -> Form:
     return dict(fields)
 
 
-# Answers
-
-
 def page(template: str, status: int = 200, /, **values: object) -> Response:
     return Response(render(template, **values), status, media_type="text/html; charset=utf-8")
 
 
 async def error_page(_request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):  # no such address, or no such method there
+        error = NotFound("There is no such page.")
     if isinstance(error, PostroomError):
         status, title = ERRORS.get(error.code, OTHER_ERROR)
         cause, remedy = error.message, error.remedy
-    elif isinstance(error, HTTPException):  # no such address, or no such method there
-        status, title = ERRORS["not_found"]
-        cause, remedy = "There is no such page.", ""
     else:
         status, title = 500, "Unexpected error"
         cause = f"Something unexpected happened ({type(error).__name__}). Nothing was lost."

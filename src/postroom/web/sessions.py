@@ -1,8 +1,8 @@
 """Sign-in and sessions of browsers, and what a browser may do with the page.
 
-A request must name a host of the desk, and a form must come from a page of the desk and carry the session's token, so that
-pages of others cannot reach it. A browser signs in with an address that works once. Where a passphrase is required, it is
-asked for at sign-in and again after a time without activity.
+A request must name a host of the desk, and a form must come from a page of the desk and carry the session's token.
+A browser signs in with an address that works once. Where a passphrase is required, it is asked for at sign-in and
+again after a time without activity.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ LONGEST_DELAY: Final = 900.0  # seconds between two tries
 
 
 class BrowserSession(NamedTuple):
-    """A browser that is signed in: its secret (the value of its cookie) and its person."""
+    """A browser that is signed in."""
 
-    secret: str
+    secret: str  # the value of its cookie
     person: str
 
     @property
@@ -63,8 +63,6 @@ class Sessions:
     _wrong_tries: int = 0
     _delayed_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    # Where requests may come from
 
     @property
     def origins(self) -> frozenset[str]:
@@ -100,8 +98,6 @@ class Sessions:
         """Whether a sign-in address alone is not enough."""
         return self.is_exposed or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
 
-    # Signing in and out
-
     def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
         """Use up a ticket and return a new session; raises `Denied` or `Limited`."""
         if not self.desk.reader.sessions.is_ticket_valid(ticket):
@@ -127,8 +123,6 @@ class Sessions:
     def _key(self, secret: str) -> str:
         """Return the secret bound to this address, so that a cookie of another desk is worth nothing here."""
         return f"{secret} {self.origin or self.port}"
-
-    # The passphrase
 
     def is_locked(self, session: BrowserSession) -> bool:
         return self.needs_passphrase and self.proof(session) is None
