@@ -10,6 +10,7 @@ import hmac
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
@@ -31,7 +32,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom import __version__
 from postroom.core.errors import PostroomError
-from postroom.tools.calls import Calls, NoResource, RunningCall, caller_name, protocol_error
+from postroom.tools.calls import Calls, NoResource, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
 from postroom.tools.table import Reply
@@ -65,9 +66,8 @@ class Service:
             {"resourceTemplates": listing["resourceTemplates"]}
         )
         self.threads = anyio.CapacityLimiter(THREADS)
-        about = {"version": __version__, **listing["server"]}
         self.server: Server[Any] = Server(
-            **about,
+            **{"version": __version__, **listing["server"]},
             instructions=listing["instructions"],
             on_list_tools=_constant(tools),
             on_call_tool=self._call_tool,
@@ -92,18 +92,16 @@ class Service:
         return await anyio.to_thread.run_sync(function, limiter=self.threads)
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
-        caller = self._caller(ctx)
+        list_all = partial(self._calls.list_resources, self._caller(ctx))
         with _protocol_errors(ctx):
-            result = await self._work(lambda: self._calls.list_resources(caller))
-        return types.ListResourcesResult.model_validate(result)
+            return types.ListResourcesResult.model_validate(await self._work(list_all))
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri, caller = str(params.uri), self._caller(ctx)
+        read = partial(self._calls.read_resource, str(params.uri), self._caller(ctx))
         with _protocol_errors(ctx):
-            result = await self._work(lambda: self._calls.read_resource(uri, caller))
-        return types.ReadResourceResult.model_validate(result)
+            return types.ReadResourceResult.model_validate(await self._work(read))
 
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -112,20 +110,16 @@ class Service:
         with _protocol_errors(ctx):
             call = self._calls.begin(params.name, params.arguments or {}, caller)
         try:
-            reply = await self._answer(ctx, call)
+            while not isinstance(step := await self._work(call.step), Reply):
+                await ctx.session.report_progress(step.done, step.total, step.message)
+                await anyio.sleep(step.seconds)
         except BaseException:  # cancelled by the client, a call still leaves its line
             with anyio.CancelScope(shield=True):
                 await self._work(call.abandon)
             raise
-        if reply.delivery:
-            await self._deliver(reply.delivery)
-        return types.CallToolResult.model_validate(reply.content)
-
-    async def _answer(self, ctx: Context, call: RunningCall) -> Reply:
-        while not isinstance(step := await self._work(call.step), Reply):
-            await ctx.session.report_progress(step.done, step.total, step.message)
-            await anyio.sleep(step.seconds)
-        return step
+        if step.delivery:
+            await self._deliver(step.delivery)
+        return types.CallToolResult.model_validate(step.content)
 
     async def _deliver(self, delivery: Delivery) -> None:
         """Mark a message as read before its answer, since nobody sees an answer leave over HTTP."""

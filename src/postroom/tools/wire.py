@@ -45,9 +45,7 @@ class OpenRequest:
         self.key = _key(id)
         self.message = message
         self.size = size  # bytes
-        self.is_cancelled = False
-        self.call: RunningCall | None = None
-        self.turn = threading.Lock()  # held by the worker that is at work on the call
+        self.is_cancelled = False  # the next step of its call gives it up
         self.is_busy = True  # whether the call waits for work of ours, not for time or a person
 
 
@@ -76,9 +74,7 @@ class Server:
         templates = {"resourceTemplates": listing["resourceTemplates"]}
         self._methods: dict[str, Callable[[OpenRequest, Params], dict[str, Any] | None]] = {
             "initialize": self._initialize,
-            "server/discover": lambda *_: self._about(
-                supportedVersions=[protocol.ENVELOPE_VERSION]
-            ),
+            "server/discover": self._discover,
             "ping": lambda *_: {},
             "prompts/list": lambda *_: {"prompts": []},
             "resources/list": self._list_resources,
@@ -94,8 +90,6 @@ class Server:
         is_behind = len(self._open) > MAX_OPEN or self._queued_bytes > MAX_QUEUED
         return self._output.is_full or is_behind
 
-    # Messages
-
     def receive(self, line: bytes | None) -> None:
         """Take one line: answer it, begin its work, or pass it over. `None` is one that was too long."""
         self._received += 1
@@ -110,7 +104,7 @@ class Server:
                 request = OpenRequest(message.id, message, len(line))
                 with self._lock:
                     self._open[request] = None
-                self._respond(request, lambda: self._handle(request))
+                self._respond(request, partial(self._handle, request))
         except InvalidMessage as wrong:
             if wrong.id is not None:
                 self._refuse(wrong.id, protocol.INVALID_REQUEST, "Invalid message")
@@ -159,8 +153,6 @@ class Server:
             if request is not None:
                 request.is_cancelled = True
                 self._forget(request)
-                if request.call is not None:  # else whoever begins it finds that it is cancelled
-                    self.workers.submit(partial(self._step, request))
 
     def _answer(
         self, request: OpenRequest, result: dict[str, Any], delivery: Delivery | None = None
@@ -196,11 +188,12 @@ class Server:
             self._output.wake_reader()
         return was_open
 
-    # What is known without the desk
-
     def _about(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         instructions = self._listing["instructions"]
         return {**more, "capabilities": protocol.CAPABILITIES, "instructions": instructions}
+
+    def _discover(self, _: OpenRequest, __: Params) -> dict[str, Any]:
+        return self._about(supportedVersions=[protocol.ENVELOPE_VERSION])
 
     def _initialize(self, _: OpenRequest, params: Params) -> dict[str, Any]:
         self._client = params["clientInfo"]["name"]
@@ -220,8 +213,6 @@ class Server:
             self._get_calls()
         else:
             self.workers.submit(partial(self._prepare, self._received), QUIET)
-
-    # What needs the desk
 
     def _get_calls(self) -> Calls:
         with self._making:
@@ -264,8 +255,7 @@ class Server:
         if was_behind:
             self._output.wake_reader()
         if start is not None:
-            request.call = start()
-            self._step(request)
+            self._step(request, start())
 
     def _submit(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
         self.workers.submit(partial(self._respond, request, job))
@@ -277,40 +267,28 @@ class Server:
         for request in queued:
             self._submit(request, partial(self._begin, request))
 
-    def _step(self, request: OpenRequest) -> None:
-        """Do the next step of a request's call, unless it has ended or a worker is at it."""
+    def _step(self, request: OpenRequest, call: RunningCall) -> None:
+        """Do the next step of a call: answer its request, give it up if it is cancelled, or go on after a wait."""
         from postroom.tools.table import Reply
 
-        if not request.turn.acquire(blocking=False):
-            return
-        try:
-            call = request.call
-            if call is None:
-                return
-            step = None if request.is_cancelled else call.step()
-            if isinstance(step, Reply):
-                self._answer(request, step.content, step.delivery)
-            elif step is None or request.is_cancelled:
-                call.abandon()
-            else:
-                self._wait(request, step)
-                return
-            request.call = None
-        finally:
-            request.turn.release()
+        step = None if request.is_cancelled else call.step()
+        if isinstance(step, Reply):
+            self._answer(request, step.content, step.delivery)
+        elif step is None:
+            call.abandon()
+        else:
+            request.is_busy = step.total is not None
+            self._report_progress(request, step)
+            self.workers.submit(partial(self._step, request, call), step.seconds)
 
-    def _wait(self, request: OpenRequest, wait: Wait) -> None:
-        request.is_busy = wait.total is not None
+    def _report_progress(self, request: OpenRequest, wait: Wait) -> None:
         token = protocol.progress_token(request.message.params)
         # A client that is behind with reading does without progress.
-        if token is not None and not self._output.unwritten:
+        if token is not None and not request.is_cancelled and not self._output.unwritten:
             total = {} if wait.total is None else {"total": wait.total}
             params = {"progressToken": token, "progress": wait.done, "message": wait.message}
             message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params | total}  # fmt: skip
             self._output.send(message)
-        self.workers.submit(partial(self._step, request), wait.seconds)
-
-    # The end
 
     def finish(self, seconds: float) -> None:
         """Let the calls that are at work end, say that the others will not, and write all answers."""

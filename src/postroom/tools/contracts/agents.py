@@ -38,9 +38,6 @@ PAGE_SIZE: Final = 20  # messages in a list
 MAX_SNIPPET: Final = 200  # characters of each message in a list
 
 
-# The contract
-
-
 class SendResponse(table.Result):
     message_id: str
 
@@ -160,8 +157,6 @@ CONTRACT: Final = table.Contract(
 
 
 # The tools of the server `all`
-
-
 class MessageSent(table.Result):
     id: str
     thread: str
@@ -202,9 +197,7 @@ class Messages(table.Fenced):
     next_offset: int = 0
 
 
-class ListedAgent(table.Result):
-    name: str
-    is_current: bool
+class ListedAgent(RecipientInfo):
     status: str = ""
 
 
