@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
 from postroom.core.text import MAX_AGENT, one_line
+from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services
 from postroom.tools import protocol
+from postroom.tools.arguments import Checks
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.table import (
     Contract,
@@ -31,10 +33,6 @@ from postroom.tools.table import (
     Waiting,
     refusal,
 )
-
-if TYPE_CHECKING:
-    from postroom.desk.desk import Desk
-    from postroom.tools.arguments import Checks
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
@@ -88,7 +86,6 @@ class Calls:
         self._services: Services | None = None
 
     def services(self) -> Services:
-        """Return the services of the desk, or raise what is wrong with it."""
         desk = self.desk()
         with self._lock:
             if self._services is None:
@@ -178,8 +175,6 @@ class Calls:
 
 
 class RunningCall:
-    """One call of a tool, in progress."""
-
     def __init__(
         self, calls: Calls, tool: Tool, arguments: Mapping[str, Any], caller: Caller
     ) -> None:

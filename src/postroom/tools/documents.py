@@ -82,12 +82,10 @@ def unsent(entry: Entry) -> str:
 
 
 def minutes(seconds: float) -> int:
-    """Return a time to wait in whole minutes, rounded up."""
     return max(1, ceil(seconds / 60))
 
 
 def shown_id(text: str) -> str:
-    """Return an id that a call gave, as an answer may repeat it."""
     return one_line(text)[:MAX_ID]
 
 

@@ -59,9 +59,7 @@ ListedText = Annotated[str, Field(max_length=1_000)]
 ListedSubject = Annotated[str, Field(max_length=MAX_SUBJECT)]
 People = Annotated[list[ListedText], Field(max_length=100)]
 Files = Annotated[
-    list[ListedText],
-    Field(max_length=20),
-    "Outgoing/FILE in the vault, or mail:ID/PART",
+    list[ListedText], Field(max_length=20), "Outgoing/FILE in the vault, or mail:ID/PART"
 ]
 Page = Annotated[
     str,

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -31,16 +31,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom import __version__
+from postroom.agents.mailbox import Delivery
 from postroom.core.errors import PostroomError
 from postroom.tools.calls import Calls, NoResource, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
 from postroom.tools.table import Reply
 from postroom.tools.wire import THREADS
-
-if TYPE_CHECKING:
-    from postroom.agents.mailbox import Delivery
-
 
 TOKEN_HOLDER: Final = "postroom.token_holder"  # noqa: S105 - a key of a request's scope
 
@@ -164,7 +161,6 @@ def _constant(result: T) -> Callable[[Context, object], Awaitable[T]]:
 
 @contextmanager
 def _protocol_errors(ctx: Context) -> Iterator[None]:
-    """Raise an error of ours as the one that the SDK answers with."""
     try:
         yield
     except (NoResource, PostroomError, ProtocolError) as error:

@@ -6,28 +6,16 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from types import SimpleNamespace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    NamedTuple,
-    NoReturn,
-    Self,
-    TypeVar,
-    dataclass_transform,
-)
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
+from postroom.agents.mailbox import Delivery
 from postroom.core.errors import Conflict, Limited, PostroomError
 from postroom.core.mail_view import FileView
 from postroom.core.text import one_line
+from postroom.desk.desk import Desk
+from postroom.desk.recorder import Call
+from postroom.services.services import Services
 from postroom.tools import arguments
-
-if TYPE_CHECKING:
-    from postroom.agents.mailbox import Delivery
-    from postroom.desk.desk import Desk
-    from postroom.desk.recorder import Call
-    from postroom.services.services import Services
 
 S = TypeVar("S")
 T = TypeVar("T")

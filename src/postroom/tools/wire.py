@@ -377,7 +377,6 @@ class Workers:
             self._ended_job.wait_for(lambda: not self._working and not self._is_due(), seconds)
 
     def stop(self) -> None:
-        """Drop the jobs that are not at work, and let the threads end."""
         with self._lock:
             self._is_stopped = True
             self._jobs.clear()

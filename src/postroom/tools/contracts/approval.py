@@ -59,8 +59,7 @@ def search_email(
     context: table.ToolContext,
     *,
     query: Annotated[
-        Query,
-        "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')",
+        Query, "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
     ],
     max_results: Annotated[int, Field(ge=1, le=50), "Maximum number of results to return"] = 5,
 ) -> table.Reply:

@@ -111,8 +111,7 @@ def search_emails(
     context: table.ToolContext,
     *,
     query: Annotated[
-        GivenQuery,
-        "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
+        GivenQuery, "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')"
     ],
     max_results: Annotated[int, Field(ge=1, le=50)] = 10,
     include_body: Annotated[bool, "Include full email body in results"] = False,
@@ -337,7 +336,6 @@ def validate_email_address(text: str, field: str) -> Address:
 
 
 def validate_recipient_list(csv: str, field: str) -> tuple[Address, ...]:
-    """Return the addresses of a comma-separated list, without duplicates; raise if one is invalid."""
     items = [item.strip() for item in csv.split(",", MAX_PEOPLE)] if csv.strip() else []
     if len(items) > MAX_PEOPLE:
         raise Invalid(f"{field} names more than {MAX_PEOPLE} addresses")

@@ -204,7 +204,6 @@ def add_label(
 
 
 def _filing_result(desk: Desk, change: LabelChange, result: table.Result) -> table.Answer:
-    """Return `result`; in a rehearsal an error, with the labels that would change as preview."""
     if desk.rules.live:
         return result
     added, removed = sorted(change.added), sorted(change.removed)

@@ -208,10 +208,7 @@ def add_label(context: table.ToolContext, *, id: Id, label: Id) -> table.Reply:
 
 
 def letter_status(
-    context: table.ToolContext,
-    *,
-    id: Key = "",
-    wait: Annotated[int, Field(ge=0, le=20)] = 0,
+    context: table.ToolContext, *, id: Key = "", wait: Annotated[int, Field(ge=0, le=20)] = 0
 ) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
@@ -338,12 +335,7 @@ TOOLS: Final = (
     table.Tool(move_email, "File a mail", answers.FilingResult, table.SETS),
     table.Tool(add_label, "Label a mail", answers.FilingResult, table.SETS),
     table.Tool(letter_status, "Ask after a letter", answers.StatusResult, table.READS),
-    table.Tool(
-        withdraw_letter,
-        "Withdraw a letter",
-        answers.LetterResult,
-        table.REMOVES,
-    ),
+    table.Tool(withdraw_letter, "Withdraw a letter", answers.LetterResult, table.REMOVES),
 )
 CONTRACT: Final = table.Contract(
     name="postroom",

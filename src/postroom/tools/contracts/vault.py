@@ -92,8 +92,6 @@ class NoteList(table.Fenced):
 
 
 class NoteMoved(table.Result):
-    """The new path of a note that was moved, and the notes whose links to it were rewritten or not."""
-
     moved: bool
     fence: str = ""
     path: str = ""
