@@ -1,6 +1,6 @@
 """Serves one client on standard input and output: lines in, messages out.
 
-The main thread reads; `wire.Server` does the rest. Whoever has an answer writes it by `Output`.
+The main thread reads, `wire.Server` does the work, and `Output` writes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import select
 import signal
-import stat
 import sys
 import threading
 from collections import deque
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.tools.calls import Calls
 
 MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
-AT_ONCE: Final = select.PIPE_BUF  # bytes that a pipe takes without waiting, if it takes any
+PIPE_BYTES: Final = 65_536
 END_OF_INPUT: Final = 120.0  # seconds that calls have to end when the client has closed its end
 GRACE: Final = 5.0  # seconds that they have when a signal has come, or nobody listens
 LAST: Final = 3.0  # seconds to write log lines and close the desk after that
@@ -125,51 +124,28 @@ def _end(
 
 
 class Output:
-    """Writes messages to a descriptor, in the order in which they are sent."""
+    """Writes messages to a descriptor, in the order in which they are sent, by a thread of its own."""
 
     def __init__(self, handle: int, wake_reader: Callable[[], None] = lambda: None) -> None:
         self.unwritten = 0  # bytes
         self.wake_reader = wake_reader  # called when more may be read from the client
         self._handle = handle
-        # A terminal that says it is ready may still keep a writer waiting.
-        self._is_slow = stat.S_ISCHR(os.fstat(handle).st_mode)
-        self._ready = select.poll()
-        self._ready.register(handle, select.POLLOUT)
         self._queue: deque[tuple[bytes, protocol.Id, Delivery | None]] = deque()
         self._changed = threading.Condition()
-        self._has_writer = self._is_closed = False
+        self._is_closed = False
+        threading.Thread(target=self._write_queue, daemon=True).start()
 
     def send(self, message: dict[str, Any], delivery: Delivery | None = None) -> None:
         """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8", "replace") + b"\n"
         with self._changed:
-            if self._is_closed:
-                if delivery is not None:
-                    delivery.release()
-                return
-            if delivery is None and not self.unwritten and self._try_send(data):
-                return
-            self.unwritten += len(data)
-            self._queue.append((data, message.get("id", ""), delivery))
-            if not self._has_writer:
-                threading.Thread(target=self._write_queue, daemon=True).start()
-                self._has_writer = True
-            self._changed.notify_all()
-
-    def _try_send(self, data: bytes) -> bool:
-        if self._is_slow or len(data) > AT_ONCE or not self._ready.poll(0):
-            return False
-        try:
-            write_all(self._handle, data)
-        except OSError as why:
-            self._lost(why)
-        return True
-
-    def _lost(self, why: OSError) -> None:
-        """Log that nothing can be written, unless the client is gone: the thread that reads from it notices that."""
-        if not isinstance(why, BrokenPipeError | ConnectionResetError):
-            log.error("Answers cannot be written: %s", why.strerror)
+            if not self._is_closed:
+                self.unwritten += len(data)
+                self._queue.append((data, message.get("id", ""), delivery))
+                self._changed.notify_all()
+            elif delivery is not None:
+                delivery.release()
 
     def _write_queue(self) -> None:
         while True:
@@ -183,8 +159,10 @@ class Output:
                     write_all(self._handle, data)
                 else:
                     self._deliver(data, id, delivery)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the thread that reads from the client notices that it is gone
             except OSError as why:
-                self._lost(why)
+                log.error("Answers cannot be written: %s", why.strerror)  # noqa: TRY400
             except Exception as bug:  # noqa: BLE001 - the next message is written all the same
                 log.error("%s at an answer", type(bug).__name__)  # noqa: TRY400
             with self._changed:
@@ -205,6 +183,11 @@ class Output:
             write_all(self._handle, answer.encode() + b"\n")
         finally:
             delivery.release()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more waits than a pipe holds: the client then does without progress."""
+        return self.unwritten > PIPE_BYTES
 
     @property
     def is_full(self) -> bool:

@@ -4,8 +4,8 @@ A client waits for `tools/list` at every start, so nothing on the way to it impo
 click. What is listed comes from a file (`listing`). The contract and the desk are imported when a tool is called, or when
 the client has been silent for a moment. The SDK's server (`serve`) serves HTTP; the tests send the same sessions to both.
 
-A request that needs the desk becomes a job of the `Workers`. Whoever has an answer writes it, if the client takes it
-at once; else a thread of the `Output`'s own does, so that a client that does not read keeps no worker waiting.
+A request that needs the desk becomes a job of the `Workers`. The `Output` writes the answers by a thread of its own, so
+that a client that does not read keeps no worker waiting.
 """
 
 from __future__ import annotations
@@ -283,8 +283,8 @@ class Server:
 
     def _report_progress(self, request: OpenRequest, wait: Wait) -> None:
         token = protocol.progress_token(request.message.params)
-        # A client that is behind with reading does without progress.
-        if token is not None and not request.is_cancelled and not self._output.unwritten:
+
+        if token is not None and not request.is_cancelled and not self._output.is_behind:
             total = {} if wait.total is None else {"total": wait.total}
             params = {"progressToken": token, "progress": wait.done, "message": wait.message}
             message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params | total}  # fmt: skip

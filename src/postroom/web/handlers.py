@@ -28,7 +28,7 @@ from postroom.services.services import Services
 from postroom.web.live import AutoDispatcher
 from postroom.web.request import ERRORS, OTHER_ERROR, Form, PageRequest, page, read_form
 from postroom.web.sessions import Sessions, ticket_error
-from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes, pages
+from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation
@@ -168,7 +168,7 @@ class Handlers:
         is_live = self._desk.rules.live or lists.count("pending") > 0
         state = "pending" if is_live else "rehearsal"
         total = lists.count(state)
-        number = min(request.page_number, pages(total))
+        number = request.page_number(total)
         skip = (number - 1) * PAGE_SIZE
         # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
         failed = [
@@ -370,7 +370,7 @@ class Handlers:
             states = (*states, *life.OPEN)
         lists = self._desk.reader.lists
         total = lists.count(*states, words=words, agent=agent)
-        number = min(request.page_number, pages(total))
+        number = request.page_number(total)
         skip = (number - 1) * PAGE_SIZE
         letters = lists.summaries(*states, words=words, agent=agent, newest=PAGE_SIZE, skip=skip, by_outcome=True)  # fmt: skip
         return self._page(

@@ -21,7 +21,7 @@ from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomErr
 from postroom.core.letter import MAX_TEXT
 from postroom.core.values import dataclass
 from postroom.web.sessions import HEADERS, BrowserSession, Sessions
-from postroom.web.templates import render
+from postroom.web.templates import pages, render
 
 # Bytes of a form: a character has up to four, and each is written as three.
 MAX_FORM: Final = 12 * MAX_TEXT + 1_000_000
@@ -63,10 +63,10 @@ class PageRequest:
     def action(self) -> str:
         return self.http.url.path.rpartition("/")[2]
 
-    @property
-    def page_number(self) -> int:
+    def page_number(self, total: int) -> int:
+        """Return the page that the address asks for, of a list of so many letters."""
         text = self.http.query_params.get("page", "")
-        return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
+        return min(int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1, pages(total))
 
     @property
     def digest(self) -> str:

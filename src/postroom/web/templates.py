@@ -235,25 +235,15 @@ ENVIRONMENT: Final = Environment(
     auto_reload=False,
 )
 ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
+_FILTERS: Final = (
+    *(age, agent_name, approval_date, decided_by, describe, duration, elapsed, isolate, local_time),
+    *(mark_code, pages, plural, reveal, time_left, utc_time),
+)
+ENVIRONMENT.filters |= {function.__name__: function for function in _FILTERS}
 ENVIRONMENT.filters |= {
-    "age": age,
-    "agent_name": agent_name,
-    "approval_date": approval_date,
-    "decided_by": decided_by,
-    "describe": describe,
     "due_in": lambda state, now: max(0.0, state.wait - elapsed(state.since, now)),
-    "duration": duration,
-    "elapsed": elapsed,
-    "isolate": isolate,
     "kind": life.name,
-    "local_time": local_time,
-    "mark_code": mark_code,
-    "pages": pages,
-    "plural": plural,
-    "reveal": reveal,
     "sha256": lambda content: sha256(content).hexdigest(),
-    "time_left": time_left,
-    "utc_time": utc_time,
 }
 ENVIRONMENT.globals |= {
     "chart_days": CHART_DAYS,

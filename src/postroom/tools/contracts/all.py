@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from postroom.tools import table
@@ -19,6 +20,9 @@ INSTRUCTIONS: Final = (
     f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
     f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS} {MESSAGES}"
 )
+
+
+_json: Final = partial(json.dumps, ensure_ascii=False)
 
 
 def _content(note: vault.NoteContent) -> table.Reply:
@@ -51,10 +55,6 @@ def _written(note: vault.NoteContent | vault.NoteWritten) -> table.Reply:
     """Return the path and etag of a note that was written, without its text, which the agent has just sent."""
     result = vault.NoteWritten(path=note.path, etag=note.etag, letter=note.letter, hint=note.hint)
     return table.Reply(f"Written. etag {result.etag}. {result.hint}".rstrip(), result)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 SHAPES: Final[Mapping[str, Callable[..., table.Reply]]] = {
