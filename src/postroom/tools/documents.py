@@ -111,7 +111,6 @@ class ErrorText(NamedTuple):
 
 
 class DocumentTexts(NamedTuple):
-    instructions: str
     texts: Mapping[str, str]
     heads: Mapping[str, str] = {}
     errors: Sequence[ErrorText] = ()
@@ -140,6 +139,7 @@ class DocumentTexts(NamedTuple):
 def load(name: str) -> DocumentTexts:
     with open(f"{FOLDER}/{name}.toml", "rb") as file:  # noqa: PTH123
         data = tomllib.load(file)
+    del data["instructions"]  # which are listed
     errors = [ErrorText(**row) for row in data.pop("errors", ())]
     return DocumentTexts(**data, errors=errors)
 

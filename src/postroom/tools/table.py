@@ -230,10 +230,9 @@ def refusal(_tool: str, error: PostroomError) -> Reply:
 
 
 class Contract(NamedTuple):
-    """What one server shows. Its listing is in the file that `listing.load(name)` reads."""
+    """What one server shows. What it lists is in `contracts/NAME.json`, made from this and `contracts/NAME.toml`."""
 
-    name: str  # of its module, and of the file that lists it
-    instructions: str
+    name: str  # of its module, and of its files
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
     server: Mapping[str, str] = {"name": "postroom", "title": "Postroom"}  # what it says of itself

@@ -564,7 +564,7 @@ def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
         return None
 
     tool = Tool(letter_status, "Rest", Failure, CHANGES)
-    calls = Calls(Contract("all", "", (tool,)), {tool.name: {}}, no_desk, lambda: None)
+    calls = Calls(Contract("all", (tool,)), {tool.name: {}}, no_desk, lambda: None)
     with serve_calls(calls) as (send, read):
         send(id=1, method="tools/call", params=CALL)
         told = [read(), read()]
@@ -593,7 +593,7 @@ def test_the_log_is_published_after_a_call_that_has_waited() -> None:
 
     desk: Any = FlushedDesk()
     tool = Tool(letter_status, "Rest", Failure, CHANGES)
-    contract = Contract("all", "", (tool,))
+    contract = Contract("all", (tool,))
     calls = Calls(contract, {tool.name: {}}, lambda: desk, lambda: None)
     with serve_calls(calls) as (send, _):
         send(id=1, method="tools/call", params=CALL)

@@ -12,16 +12,6 @@ from postroom.tools.answers import fenced_reply, hidden_text, more_text
 from postroom.tools.contracts import postroom, vault
 from postroom.tools.contracts.agents import MESSAGE_TOOLS
 
-MESSAGES: Final = (
-    "send_message and receive_message are for other agents in this repository, not for mail. Answer"
-    " with reply_to."
-)
-INSTRUCTIONS: Final = (
-    f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
-    f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS} {MESSAGES}"
-)
-
-
 _json: Final = partial(json.dumps, ensure_ascii=False)
 
 
@@ -74,7 +64,6 @@ NOTE_TOOLS: Final = tuple(
 )
 CONTRACT: Final = table.Contract(
     name="all",
-    instructions=INSTRUCTIONS,
     tools=(*postroom.TOOLS, *NOTE_TOOLS, *MESSAGE_TOOLS),
     resources=postroom.CONTRACT.resources,
 )

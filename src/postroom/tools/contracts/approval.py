@@ -179,7 +179,6 @@ def _send_reply(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str)
 
 CONTRACT: Final = table.Contract(
     name="approval",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(search_email, "Search emails", EmailResults, table.READS),
         table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),

@@ -389,7 +389,6 @@ def validate_html(page: str, body: str, warnings: list[str]) -> str:
 
 CONTRACT: Final = table.Contract(
     name="dry_run",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(send_email, "Send an email", Outcome, table.SENDS),
         table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),

@@ -221,7 +221,6 @@ def refuse(tool: str, error: PostroomError) -> table.Reply:
 
 CONTRACT: Final = table.Contract(
     name="gmail",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(send_email, "Send an email", SendEmailResult, table.SENDS),
         table.Tool(list_emails, "List emails", EmailSummaries, table.READS),
