@@ -133,7 +133,7 @@ class Calls:
             self.record(call, fault)
             raise fault from None
         finally:
-            self._publish_later()
+            self.publish_later()
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
@@ -141,9 +141,8 @@ class Calls:
             return
         with suppress(Exception):  # the desk itself may be what is wrong
             self.desk().recorder.write(call, error, synced=False)
-        self._publish_later()
 
-    def _publish_later(self) -> None:
+    def publish_later(self) -> None:
         """Bring the log file up to the ledger a moment later, for all calls until then."""
         with self._lock:
             before, self._is_unpublished = self._is_unpublished, True
@@ -238,6 +237,7 @@ class RunningCall:
         if not self._has_begun:
             self._calls.record(self.call, Unavailable("The client gave it up before it was begun"))
         self.stop_waiting()
+        self._calls.publish_later()
 
     def stop_waiting(self) -> bool:
         """Stop a tool that waits, which then writes its line; return whether it was one."""

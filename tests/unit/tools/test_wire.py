@@ -601,6 +601,22 @@ def test_the_log_is_published_after_a_call_that_has_waited() -> None:
         assert desk.flushed.acquire(timeout=10)
 
 
+def test_the_log_is_published_after_a_call_that_was_given_up() -> None:
+    def letter_status(_: ToolContext) -> Generator[float, None, Failure]:
+        yield 60.0
+        return Failure(error={})
+
+    desk: Any = FlushedDesk()
+    tool = Tool(letter_status, "Rest", Failure, CHANGES)
+    calls = Calls(Contract("all", (tool,)), {tool.name: {}}, lambda: desk, lambda: None)
+    call = calls.begin(tool.name, {}, protocol.Caller("claude"))
+    call.step()
+    assert desk.flushed.acquire(timeout=10)
+    call.abandon()
+    assert desk.flushed.acquire(timeout=10)
+    calls.close()
+
+
 def test_an_id_that_was_cancelled_as_text_is_the_number() -> None:
     call = Waiting(60.0)
     with serve_calls(WaitingCalls(call)) as (send, read):
