@@ -124,9 +124,10 @@ Waiting = Generator[Pause, None, Answer]
 Function = Callable[..., Answer | Waiting]
 
 
-def in_json(result: Result) -> Reply:
+def in_json(result: Result, separators: tuple[str, str] | None = None) -> Reply:
     """Return values as JSON, without those that have their default."""
-    return Reply(json.dumps(dump(result), ensure_ascii=False), result)
+    text = json.dumps(dump(result), ensure_ascii=False, separators=separators)
+    return Reply(text, result)
 
 
 def waiting_for(

@@ -40,10 +40,9 @@ log = logging.getLogger("postroom")
 
 
 class OpenRequest:
-    def __init__(self, id: protocol.Id, message: Incoming, size: int) -> None:
-        self.id = id
-        self.key = _key(id)
+    def __init__(self, message: Incoming, size: int) -> None:
         self.message = message
+        self.key = _key(message.id)
         self.size = size  # bytes
         self.is_cancelled = False  # the next step of its call gives it up
         self.is_busy = True  # whether the call waits for work of ours, not for time or a person
@@ -100,8 +99,8 @@ class Server:
             message = protocol.parse(line)
             if message is not None and message.id is None:
                 self._take_notification(message)
-            elif message is not None and message.id is not None:
-                request = OpenRequest(message.id, message, len(line))
+            elif message is not None:
+                request = OpenRequest(message, len(line))
                 with self._lock:
                     self._open[request] = None
                 self._respond(request, partial(self._handle, request))
@@ -174,7 +173,7 @@ class Server:
         self, request: OpenRequest, answer: dict[str, Any], delivery: Delivery | None = None
     ) -> None:
         if self._forget(request):
-            self._output.send({"jsonrpc": "2.0", "id": request.id, **answer}, delivery)
+            self._output.send({"jsonrpc": "2.0", "id": request.message.id, **answer}, delivery)
         elif delivery is not None:  # it is cancelled, or the server ends
             delivery.release()
 
@@ -317,7 +316,7 @@ class Server:
             self._calls.close()
 
 
-def _key(id: protocol.Id) -> protocol.Id:
+def _key(id: protocol.Id | None) -> protocol.Id | None:
     """Return an id as it is compared: clients may write a number as text when they cancel."""
     if isinstance(id, str):
         with suppress(ValueError):

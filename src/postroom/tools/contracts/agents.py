@@ -6,7 +6,6 @@ thread, wait, search. Their names differ from those of the tools for mail, and t
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import nullcontext
 from functools import partial
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from postroom.tools.models import AgentMailId, AgentName, Needed, ShortText
 
+_in_json: Final = partial(table.in_json, separators=(",", ":"))
 NO_MESSAGES: Final = "No unread messages"
 MAX_SHOWN: Final = 20_000  # characters of a message in one answer
 PAGE_SIZE: Final = 20  # messages in a list
@@ -120,11 +120,6 @@ def bounded(text: str, start: int = 0, most: int = MAX_BYTES) -> str:
     whole = clean(text).text
     left = len(whole) - start - most
     return whole[start : start + most] + (f"\n[{left} characters more]" if left > 0 else "")
-
-
-def _in_json(result: table.Result) -> table.Reply:
-    values = table.dump(result)
-    return table.Reply(json.dumps(values, ensure_ascii=False, separators=(",", ":")), result)
 
 
 def refuse(_tool: str, error: PostroomError) -> table.Reply:
