@@ -19,20 +19,9 @@ from postroom.core.text import MAX_AGENT, one_line
 from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services
-from postroom.tools import protocol
+from postroom.tools import protocol, table
 from postroom.tools.arguments import Checks
 from postroom.tools.protocol import Caller, ProtocolError
-from postroom.tools.table import (
-    Contract,
-    Pause,
-    Reply,
-    Result,
-    Tool,
-    ToolContext,
-    Wait,
-    Waiting,
-    refusal,
-)
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
@@ -63,13 +52,13 @@ def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
     if not isinstance(error, PostroomError):
         error = unexpected(error, remedy=TELL)
     code = missing if isinstance(error, NotFound) else protocol.INTERNAL_ERROR
-    return ProtocolError(code, refusal("", error).text)
+    return ProtocolError(code, table.refusal("", error).text)
 
 
 class Calls:
     def __init__(
         self,
-        contract: Contract,
+        contract: table.Contract,
         checks: Mapping[str, Checks],
         desk: Callable[[], Desk],
         close: Callable[[], None],
@@ -116,7 +105,8 @@ class Calls:
             raise NoResource(uri)
         call = Call(resource.action, caller_name(caller))
         text = self.run_guarded(
-            lambda: resource.function(ToolContext(self.services(), call), id.rstrip("/")), call
+            lambda: resource.function(table.ToolContext(self.services(), call), id.rstrip("/")),
+            call,
         )
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
@@ -175,13 +165,13 @@ class Calls:
 
 class RunningCall:
     def __init__(
-        self, calls: Calls, tool: Tool, arguments: Mapping[str, Any], caller: Caller
+        self, calls: Calls, tool: table.Tool, arguments: Mapping[str, Any], caller: Caller
     ) -> None:
         self._calls = calls
         self._tool = tool
         self._arguments = arguments
         self._has_begun = False
-        self._waiting: Waiting | None = None
+        self._waiting: table.Waiting | None = None
         # A longer wait is cut into pieces.
         self._waited = 0.0  # seconds of all pieces that were begun
         self._left = 0.0  # seconds to wait after the piece that was begun last
@@ -189,31 +179,31 @@ class RunningCall:
         trace = Trace(lambda: time.monotonic() - began)
         self.call = Call(tool.name, name, tool.actor, trace, caller.session, caller.named)
 
-    def step(self) -> Reply | Wait:
+    def step(self) -> table.Reply | table.Wait:
         """Do the next part of the work: return the answer, or how long to wait for the step after it."""
         if self._left <= 0:
             try:
                 step = self._calls.run_guarded(self._next, self.call)
             except PostroomError as error:
                 return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
-            if isinstance(step, Reply):
+            if isinstance(step, table.Reply):
                 return self._finish(step)
-            if isinstance(step, Wait):
+            if isinstance(step, table.Wait):
                 return step
             self._left += step
         before, piece = self._waited, min(self._left, PIECE)
         self._waited += piece
         self._left -= piece
-        return Wait(piece, before)
+        return table.Wait(piece, before)
 
-    def _next(self) -> Reply | Pause:
+    def _next(self) -> table.Reply | table.Pause:
         if self._waiting is None:
             self._has_begun = True
             args = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
             account = args.pop("account", "")
-            context = ToolContext(self._calls.services(), self.call, account)
+            context = table.ToolContext(self._calls.services(), self.call, account)
             answer = self._tool.function(context, **args)
-            if isinstance(answer, Reply | Result):
+            if isinstance(answer, table.Reply | table.Result):
                 return self._tool.reply(answer)
             self._waiting = answer
         try:
@@ -221,7 +211,7 @@ class RunningCall:
         except StopIteration as done:
             return self._tool.reply(done.value)
 
-    def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
+    def _finish(self, reply: table.Reply, error: PostroomError | None = None) -> table.Reply:
         self._calls.running.pop(self, None)
         if notify := self._calls.contract.on_call_finished:
             is_live = False

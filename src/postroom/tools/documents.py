@@ -16,17 +16,8 @@ from postroom.core.message import Party, Summary
 from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
 from postroom.desk.proposals import Written
+from postroom.tools import table
 from postroom.tools.listing import FOLDER
-from postroom.tools.table import (
-    MAX_ERROR,
-    Failure,
-    Problem,
-    Reply,
-    Result,
-    ToolContext,
-    error_details,
-    in_json,
-)
 
 MAX_ID: Final = 200
 
@@ -49,7 +40,7 @@ def body(text: str, size: int) -> str:
     return f"{whole[:size]}\n[{left} more characters]" if left > 0 else whole
 
 
-class Outcome(Result):
+class Outcome(table.Result):
     """What became of a letter or a draft; `letter` is the id of one that was not sent."""
 
     message: str
@@ -60,15 +51,15 @@ class Outcome(Result):
     status: str = ""
 
 
-def outcome(text: str, **ids: str) -> Reply:
-    return Reply(text, Outcome(message=text, **ids))
+def outcome(text: str, **ids: str) -> table.Reply:
+    return table.Reply(text, Outcome(message=text, **ids))
 
 
-def refused(text: str, entry: Entry) -> Reply:
+def refused(text: str, entry: Entry) -> table.Reply:
     return outcome(text, letter=entry.id, status=entry.kind)._replace(refused=True)
 
 
-def rehearse(context: ToolContext, written: Written) -> Letter:
+def rehearse(context: table.ToolContext, written: Written) -> Letter:
     """Return the letter that would be proposed, and leave the line of the call; nothing is entered."""
     composer = context.desk.composer
     letter = composer.letter(written) if written.answers else composer.preview(written)
@@ -78,7 +69,9 @@ def rehearse(context: ToolContext, written: Written) -> Letter:
 
 def unsent(entry: Entry) -> str:
     """Return what became of a letter that was not sent, if its document has no words for it."""
-    return one_line(life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT))[:MAX_ERROR]
+    return one_line(life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT))[
+        : table.MAX_ERROR
+    ]
 
 
 def minutes(seconds: float) -> int:
@@ -122,8 +115,8 @@ class DocumentTexts(NamedTuple):
     def head(self, tool: str) -> str:
         return self.heads.get(tool) or self.heads["other"]
 
-    def refuse(self, tool: str, error: PostroomError) -> Reply:
-        problem = Problem.of(error, tool)
+    def refuse(self, tool: str, error: PostroomError) -> table.Reply:
+        problem = table.Problem.of(error, tool)
         row = next(row for row in self.errors if row.fits(tool, error))
         text = row.text.format(
             head=self.head(tool),
@@ -133,7 +126,9 @@ class DocumentTexts(NamedTuple):
             error=error,
             minutes=minutes(error.seconds) if isinstance(error, Limited) else 0,
         )
-        return Reply(text, Failure(error={"code": error.code, "message": text}), refused=True)
+        return table.Reply(
+            text, table.Failure(error={"code": error.code, "message": text}), refused=True
+        )
 
 
 def load(name: str) -> DocumentTexts:
@@ -168,21 +163,23 @@ CODES: Final[Mapping[str, VaultErrorCode]] = {
 }
 
 
-class MCPError(Result):
+class MCPError(table.Result):
     error: VaultErrorCode
     message: str
     details: dict[str, Any] | None
 
 
-def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
+def mcp_error(code: VaultErrorCode, message: str, **details: object) -> table.Reply:
     failure = MCPError(error=code, message=message, details=details or None)
-    return in_json(failure)._replace(refused=True)
+    return table.in_json(failure)._replace(refused=True)
 
 
-def mcp_refusal(tool: str, error: PostroomError, default: MCPErrorCode = "internal_error") -> Reply:
+def mcp_refusal(
+    tool: str, error: PostroomError, default: MCPErrorCode = "internal_error"
+) -> table.Reply:
     """Return one of our errors as one of the document's, or by the default if it has no code for it."""
-    details = error_details(error)
+    details = table.error_details(error)
     if error.remedy:
         details["remedy"] = one_line(error.remedy)
     code = CODES.get(error.code, default)
-    return mcp_error(code, Problem.of(error, tool).message, **details)
+    return mcp_error(code, table.Problem.of(error, tool).message, **details)
