@@ -1,8 +1,7 @@
 """The types of the tools' arguments, and the Pydantic models that the documents name.
 
-A tool's arguments are the keyword parameters of its function: their names, types and defaults. No server imports
-this module: contracts name its types in annotations alone. `make listings` writes what the annotations say into
-`contracts/NAME.json`, from which servers list their tools and check each call.
+No server imports this module: contracts name its types in annotations alone. `make listings` writes what the
+annotations say into `contracts/NAME.json`, from which servers list their tools and check each call.
 """
 
 from __future__ import annotations
@@ -103,10 +102,7 @@ NAMES: Final = vars(typing) | globals()  # that annotations use without importin
 
 
 def model_of(function: Callable[..., object], name: str = "") -> type[Arguments]:
-    """Return the model of a tool's arguments: the keyword parameters of its function.
-
-    A text in the annotation of a parameter is its description.
-    """
+    """Return the model of a tool's arguments: its function's keyword parameters, with a text as the description."""
     hints = get_type_hints(function, {**NAMES, **function.__globals__}, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in signature(function).parameters.values():
