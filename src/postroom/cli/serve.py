@@ -93,8 +93,7 @@ def serve_page(
     """
     from postroom.cli.health import check_mail, check_page
     from postroom.services.services import Services
-    from postroom.web.handlers import Handlers
-    from postroom.web.live import AutoDispatcher
+    from postroom.web import handlers, live
     from postroom.web.serve import serve_desk
     from postroom.web.sessions import Sessions, new_sign_in_address
 
@@ -132,10 +131,10 @@ def serve_page(
         )
         is_served = stack.enter_context(
             serve_desk(
-                Handlers(
+                handlers.Handlers(
                     services=Services(desk),
                     sessions=sessions,
-                    dispatcher=AutoDispatcher(desk),
+                    dispatcher=live.AutoDispatcher(desk),
                     zone=wiring.local_zone(),
                     checks=lambda: check_page(desk, config),
                     mail_checks=lambda: check_mail(desk, config),
