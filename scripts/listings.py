@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -50,9 +51,10 @@ def text_of(name: str) -> str:
 
 def listing_of(contract: Contract) -> dict[str, Any]:
     """Return what a server says without being called, and what it enforces of its tools' arguments."""
+    texts = tomllib.loads(Path(FOLDER, f"{contract.name}.toml").read_text(encoding="utf-8"))
     return {
         "server": dict(contract.server),
-        "instructions": contract.instructions,
+        "instructions": texts["instructions"],
         "accounts": [t.name for t in contract.tools if contract.accounts and t.actor == MAIL],
         "tools": [_tool(tool, contract) for tool in contract.tools],
         "resourceTemplates": list(map(_template, contract.resources)),

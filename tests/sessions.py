@@ -56,8 +56,10 @@ async def _settle(service: Service) -> None:
     """Wait until no task can run and no thread is at work."""
     loop: Any = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(0.0005 if service.working else 0)
-        if not loop._ready and not service.working:
+        work = service.threads.statistics()
+        is_working = bool(work.borrowed_tokens or work.tasks_waiting)
+        await asyncio.sleep(0.0005 if is_working else 0)
+        if not loop._ready and not is_working:
             return
 
 

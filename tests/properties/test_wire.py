@@ -205,7 +205,7 @@ ENVELOPES = st.one_of(
     st.builds(lambda odd: {**ENVELOPE, protocol.VERSION_KEY: odd}, st.sampled_from(["2025-11-25", "2099-01-01", "", 5])),
     mutated({"name": "a", "version": "1", "title": "A", "icons": [{"src": "x"}]}).map(lambda info: {**ENVELOPE, protocol.CLIENT_KEY: info}),
     mutated({"roots": {}, "sampling": {"tools": {}}, "experimental": {"x": {}}, "elicitation": {"form": {}}, "extensions": {"x": {}}}).map(lambda capabilities: {**ENVELOPE, protocol.CAPABILITIES_KEY: capabilities}),
-    st.sampled_from(["debug", "loud", 5]).map(lambda level: {**ENVELOPE, protocol.LOG_LEVEL_KEY: level}),
+    st.sampled_from(["debug", "loud", 5]).map(lambda level: {**ENVELOPE, "io.modelcontextprotocol/logLevel": level}),
 )  # fmt: skip
 CAPABILITIES = mutated({"roots": {"listChanged": True}, "sampling": {}, "tasks": {"requests": {"sampling": {"createMessage": {}}}}, "experimental": {"x": {}}, "elicitation": {"url": {}}})  # fmt: skip
 HELLO = st.one_of(

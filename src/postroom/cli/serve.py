@@ -93,6 +93,7 @@ def serve_page(
     """
     from postroom.cli.health import check_mail, check_page
     from postroom.services.services import Services
+    from postroom.web import handlers, live
     from postroom.web.serve import serve_desk
     from postroom.web.sessions import Sessions, new_sign_in_address
 
@@ -130,12 +131,15 @@ def serve_page(
         )
         is_served = stack.enter_context(
             serve_desk(
-                Services(desk),
-                sessions,
+                handlers.Handlers(
+                    services=Services(desk),
+                    sessions=sessions,
+                    dispatcher=live.AutoDispatcher(desk),
+                    zone=wiring.local_zone(),
+                    checks=lambda: check_page(desk, config),
+                    mail_checks=lambda: check_mail(desk, config),
+                ),
                 listener,
-                zone=wiring.local_zone(),
-                checks=lambda: check_page(desk, config),
-                mail_checks=lambda: check_mail(desk, config),
             )
         )
         desk.locks.set_page_address(sessions.address)

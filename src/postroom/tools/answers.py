@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from postroom.core import life
@@ -32,16 +32,10 @@ def fenced_letter(text: str) -> str:
 def fenced_reply(
     result: Result, head: str, text: str, tail: Iterable[str] = (), notice: str = NOTICE
 ) -> Reply:
-    """Return an answer with what others wrote between two marks, which its values name too.
-
-    If they wrote nothing, there are no marks.
-    """
+    """Return an answer with what others wrote, if anything, between two marks, which its values name too."""
     drawn = mark(text) if text else ""
     parts = [head, fenced(text, drawn, notice) if text else "", *tail]
     return Reply("\n".join(filter(None, parts)), result._replace(fence=drawn, end=drawn))
-
-
-# Mails
 
 
 class FoundMail(Result, sender="from"):
@@ -122,7 +116,6 @@ class FilingResult(Result):
 
 
 def search_reply(page: SearchPage) -> Reply:
-    """Return found mails; the more there are, the less of each."""
     room = (SEARCH_BYTES // max(1, len(page.items)) - _ROW) // 2
     mails = tuple(_found(item, max(30, min(room, 420))) for item in page.items)
     rows = [
@@ -154,7 +147,6 @@ def _found(summary: Summary, room: int) -> FoundMail:
 
 
 def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -> Reply:
-    """Return one mail, its text in a window."""
     mail = view(message, offset=offset, max_chars=max_chars, quotes=quotes)
     result = MailResult(**mail._asdict())
     headers = {"From": (mail.sender,), "To": mail.to, "Cc": mail.cc, "Reply-To": mail.reply_to}
@@ -180,34 +172,32 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
 
 
 def more_text(offset: int, total: int) -> str:
-    """Return how to read on, or nothing at the end of a text."""
     return f"More: offset={offset} of {total} characters." if offset else ""
 
 
 def hidden_text(count: int) -> str:
-    """Return how many hidden characters were removed, or nothing if none were."""
     return f"{count} hidden characters were removed." if count else ""
 
 
-def _file_rows(files: Sequence[FileView]) -> list[str]:
+def _file_rows(files: Iterable[FileView]) -> list[str]:
     return [f"File, part {f.part}: {f.name} ({f.type}, {f.size} bytes)" for f in files]
 
 
 def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -> Reply:
     """Return a conversation: its newest mails, in order; the cursor leads to older ones."""
     known = len(thread.messages)
-    asked = int(cursor) if re.fullmatch("[0-9]{1,9}", cursor) else known
-    end = asked if 0 < asked <= known else known
+    asked = int(cursor) if re.fullmatch("[0-9]{1,9}", cursor) else 0
+    end = min(asked or known, known)
     mails: list[ThreadMail] = []
     room, start, hidden = max_chars, end, 0
     while start > 0 and len(mails) < MAX_THREAD and (room > 0 or not mails):
-        size = min(PER_MAIL, max(room, 200))
-        mail = view(thread.messages[start - 1], max_chars=size, quotes=quotes, max_files=FEW)
+        message, size = thread.messages[start - 1], min(PER_MAIL, max(room, 200))
+        mail = view(message, max_chars=size, quotes=quotes, max_files=FEW)
         if mails and len(mail.text) > room:
             break
         room -= len(mail.text) + 100
         hidden += mail.hidden_chars
-        mails.insert(0, _thread_mail(thread.messages[start - 1], mail))
+        mails.insert(0, _thread_mail(message, mail))
         start -= 1
     subject = cut(thread.subject, 500)
     result = ThreadResult(
@@ -244,9 +234,6 @@ def _thread_mail_text(mail: ThreadMail) -> str:
     return "\n".join([head, *_file_rows(mail.files), *body, *cut_off])
 
 
-# Letters
-
-
 class LetterResult(Result):
     """What became of a letter: its state, or `draft` or `deleted` for a draft."""
 
@@ -266,27 +253,24 @@ class OpenLetter(Result):
 
 
 class StatusResult(LetterResult):
-    """What became of a letter, or which ones are open."""
-
     fence: str = ""
     open: tuple[OpenLetter, ...] = ()
     end: str = ""
 
 
 def rehearsal(rules: Rules) -> str:
-    """Return the words for what is shown and not done, and what decided that."""
+    """Return the words for what is shown and not done, and which setting says so."""
     return f"Rehearsal ({rules.source})"
 
 
 def letter_reply(entry: Entry, rules: Rules, newer: str = "") -> Reply:
-    """Return what became of a letter, and what its agent does next."""
-    text, state = letter_text(entry, rules, newer), entry.state
+    text = letter_text(entry, rules, newer)
     result = LetterResult(
         letter=entry.id,
         status=entry.kind,
-        sent=isinstance(state, life.Sent),
+        sent=isinstance(entry.state, life.Sent),
         message=text,
-        code="approval_required" if isinstance(state, life.Pending) else "",
+        code="approval_required" if isinstance(entry.state, life.Pending) else "",
     )
     return Reply(text, result)
 
@@ -308,7 +292,6 @@ def letter_text(entry: Entry, rules: Rules, newer: str = "") -> str:
 
 
 def preview(letter: Letter) -> str:
-    """Return what would have been sent, in a few lines."""
     headers = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
     rows = [f"{name}: {', '.join(map(str, who[:25]))}" for name, who in headers.items() if who]
     rows += [f"Subject: {letter.subject}", f"Text: {len(letter.text.rstrip())} characters"]

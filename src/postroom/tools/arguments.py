@@ -1,14 +1,12 @@
 """Arguments of a call, checked against what its contract's file enforces (`arguments` in `contracts/NAME.json`).
 
-A check is a dict: `type` is string, integer, boolean, list, object or literal; `default` is there unless
-the argument is required; `nullable` lets `null` pass. `min` and `max` bound a text's length, a number or a
-list's length; `at_most` bounds a text too, with a message of its own. `pattern` is a regular expression that the
-whole text matches, `message` the error if it does not. `items` is the check of each item of a list;
-`values` are those that a literal can have.
+A check is a dict: `type` is string, integer, boolean, list, object or literal; `default` is there unless the argument
+is required; `nullable` lets `null` pass. `min` and `max` bound a text's length, a number or a list's length; `at_most`
+bounds a text too, with a message of its own. `pattern` is a regular expression that the whole text matches, `message`
+the error if it does not. `items` is the check of each item of a list; `values` are those that a literal can have.
 
-Types are strict: `true` is no integer, and neither is 1.0. Both servers refuse a message whose texts are not valid
-Unicode before it gets here. The words are Pydantic's, from whose models of the tools (`models.model_of`) these
-checks are generated; tests/properties compares the two.
+Types are strict: `true` is no integer, and neither is 1.0. The words are Pydantic's, from whose models of the tools
+(`models.model_of`) these checks are generated; tests/properties compares the two.
 """
 
 from __future__ import annotations
@@ -68,27 +66,24 @@ def _problems(place: Place, value: object, check: Check) -> Iterator[str]:
 
 def _problem(value: Any, check: Check) -> str:  # noqa: ANN401 - JSON
     if check["type"] == "literal":
-        return "" if value in check["values"] else _expected(check["values"])
+        *first, last = map(repr, check["values"])
+        expected = f"{', '.join(first)} or {last}" if first else last
+        return "" if value in check["values"] else f"input should be {expected}"
     kind, name = _TYPES[check["type"]]
     given: type = type(value)
     if given is not kind:
         return f"input should be a valid {name}"
-    size = value if kind is int else len(value) if kind in (str, list) else 0
-    least, most = check.get("min"), check.get("max")
-    if least is not None and size < least:
+    size = value if kind in (int, bool) else len(value)
+    least, most = check.get("min", size), check.get("max", size)
+    if size < least:
         return _TOO_SMALL[kind].format(bound=least, s="" if least == 1 else "s")
-    if most is not None and size > most:
+    if size > most:
         return _TOO_LARGE[kind].format(bound=most, s="" if most == 1 else "s", size=size)
     if "pattern" in check and not re.fullmatch(check["pattern"], value):
         return str(check["message"])
-    if "at_most" in check and size > check["at_most"]:
+    if size > check.get("at_most", size):
         return f"has more than {check['at_most']:,} characters"
     return ""
-
-
-def _expected(values: list[str]) -> str:
-    *first, last = map(repr, values)
-    return f"input should be {', '.join(first)} or {last}" if first else f"input should be {last}"
 
 
 # The type of a check → the type of the value, and its name

@@ -12,32 +12,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
 from postroom.core.text import MAX_AGENT, one_line
+from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services
-from postroom.tools import protocol
+from postroom.tools import protocol, table
+from postroom.tools.arguments import Checks
 from postroom.tools.protocol import Caller, ProtocolError
-from postroom.tools.table import (
-    Contract,
-    Pause,
-    Reply,
-    Result,
-    Tool,
-    ToolContext,
-    Wait,
-    Waiting,
-    refusal,
-)
-
-if TYPE_CHECKING:
-    from postroom.desk.desk import Desk
-    from postroom.tools.arguments import Checks
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
+PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 PIECE: Final = 1.0  # seconds of waiting after which a call reports progress again
 TELL: Final = "Tell the person what this says."
 
@@ -46,9 +34,7 @@ T = TypeVar("T")
 
 
 class NoResource(Exception):
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.uri = uri
+    """No resource has this address."""
 
 
 def caller_name(caller: Caller) -> str:
@@ -57,25 +43,22 @@ def caller_name(caller: Caller) -> str:
 
 
 def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
-    """Return an error as the JSON-RPC error that answers a request."""
     if isinstance(error, ProtocolError):
         return error
     # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
     missing = protocol.INVALID_PARAMS if has_envelope else protocol.RESOURCE_NOT_FOUND
     if isinstance(error, NoResource):
-        return ProtocolError(missing, "Resource not found", {"uri": error.uri[:200]})
+        return ProtocolError(missing, "Resource not found", {"uri": str(error)[:200]})
     if not isinstance(error, PostroomError):
         error = unexpected(error, remedy=TELL)
     code = missing if isinstance(error, NotFound) else protocol.INTERNAL_ERROR
-    return ProtocolError(code, refusal("", error).text)
+    return ProtocolError(code, table.refusal("", error).text)
 
 
 class Calls:
-    """The calls of one server."""
-
     def __init__(
         self,
-        contract: Contract,
+        contract: table.Contract,
         checks: Mapping[str, Checks],
         desk: Callable[[], Desk],
         close: Callable[[], None],
@@ -86,13 +69,12 @@ class Calls:
         self._close = close  # closes it, if it was opened
         self._tools = {tool.name: tool for tool in contract.tools}
         self._resources = {resource.scheme: resource for resource in contract.resources}
-        self._running: dict[RunningCall, None] = {}
+        self.running: dict[RunningCall, None] = {}
         self._is_unpublished = False  # whether the log file may lack lines of the ledger
         self._lock = threading.Lock()
         self._services: Services | None = None
 
     def services(self) -> Services:
-        """Return the services of the desk, or raise what is wrong with it."""
         desk = self.desk()
         with self._lock:
             if self._services is None:
@@ -104,7 +86,7 @@ class Calls:
         if tool not in self._tools:
             raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {one_line(tool)[:80]}")
         call = RunningCall(self, self._tools[tool], arguments, caller)
-        self._running[call] = None
+        self.running[call] = None
         return call
 
     def list_resources(self, caller: Caller) -> dict[str, Any]:
@@ -123,7 +105,8 @@ class Calls:
             raise NoResource(uri)
         call = Call(resource.action, caller_name(caller))
         text = self.run_guarded(
-            lambda: resource.function(ToolContext(self.services(), call), id.rstrip("/")), call
+            lambda: resource.function(table.ToolContext(self.services(), call), id.rstrip("/")),
+            call,
         )
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
@@ -140,52 +123,55 @@ class Calls:
             self.record(call, fault)
             raise fault from None
         finally:
-            self._is_unpublished = True
+            self.publish_later()
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
         if call is None or error.logged:
             return
-        self._is_unpublished = True  # also for a call that was given up before it began
         with suppress(Exception):  # the desk itself may be what is wrong
             self.desk().recorder.write(call, error, synced=False)
 
-    def forget(self, call: RunningCall) -> None:
-        self._running.pop(call, None)
+    def publish_later(self) -> None:
+        """Bring the log file up to the ledger a moment later, for all calls until then."""
+        with self._lock:
+            before, self._is_unpublished = self._is_unpublished, True
+        if not before:
+            publisher = threading.Timer(PUBLISH, self._publish)
+            publisher.daemon = True
+            with suppress(RuntimeError):  # the system allows no more threads: `close` does it
+                publisher.start()
 
-    def publish(self) -> None:
-        """Bring the log file up to the ledger."""
-        self._is_unpublished = False
+    def _publish(self) -> None:
+        before, self._is_unpublished = self._is_unpublished, False
         with suppress(Exception):  # the next time writes it; nothing here ends the server
-            self.desk().flush_log()
+            if before:
+                self.desk().flush_log()
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
         # A tool that waits writes its line when it is stopped, or leaves it to recovery.
-        running = [call for call in list(self._running) if not call.stop_waiting()]
-        self._is_unpublished |= bool(self._running)
+        running = [call for call in list(self.running) if not call.stop_waiting()]
+        self._is_unpublished |= bool(self.running)
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
                 self.desk().recorder.write(call.call, ended, synced=False)
-        if self._is_unpublished:
-            self.publish()
+        self._publish()
         if self._services:
             self._services.close()
         self._close()
 
 
 class RunningCall:
-    """One call of a tool, in progress."""
-
     def __init__(
-        self, calls: Calls, tool: Tool, arguments: Mapping[str, Any], caller: Caller
+        self, calls: Calls, tool: table.Tool, arguments: Mapping[str, Any], caller: Caller
     ) -> None:
         self._calls = calls
         self._tool = tool
         self._arguments = arguments
         self._has_begun = False
-        self._waiting: Waiting | None = None
+        self._waiting: table.Waiting | None = None
         # A longer wait is cut into pieces.
         self._waited = 0.0  # seconds of all pieces that were begun
         self._left = 0.0  # seconds to wait after the piece that was begun last
@@ -193,31 +179,31 @@ class RunningCall:
         trace = Trace(lambda: time.monotonic() - began)
         self.call = Call(tool.name, name, tool.actor, trace, caller.session, caller.named)
 
-    def step(self) -> Reply | Wait:
+    def step(self) -> table.Reply | table.Wait:
         """Do the next part of the work: return the answer, or how long to wait for the step after it."""
         if self._left <= 0:
             try:
                 step = self._calls.run_guarded(self._next, self.call)
             except PostroomError as error:
                 return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
-            if isinstance(step, Reply):
+            if isinstance(step, table.Reply):
                 return self._finish(step)
-            if isinstance(step, Wait):
+            if isinstance(step, table.Wait):
                 return step
             self._left += step
         before, piece = self._waited, min(self._left, PIECE)
         self._waited += piece
         self._left -= piece
-        return Wait(piece, before)
+        return table.Wait(piece, before)
 
-    def _next(self) -> Reply | Pause:
+    def _next(self) -> table.Reply | table.Pause:
         if self._waiting is None:
             self._has_begun = True
             args = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
             account = args.pop("account", "")
-            context = ToolContext(self._calls.services(), self.call, account)
+            context = table.ToolContext(self._calls.services(), self.call, account)
             answer = self._tool.function(context, **args)
-            if isinstance(answer, Reply | Result):
+            if isinstance(answer, table.Reply | table.Result):
                 return self._tool.reply(answer)
             self._waiting = answer
         try:
@@ -225,8 +211,8 @@ class RunningCall:
         except StopIteration as done:
             return self._tool.reply(done.value)
 
-    def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
-        self._calls.forget(self)
+    def _finish(self, reply: table.Reply, error: PostroomError | None = None) -> table.Reply:
+        self._calls.running.pop(self, None)
         if notify := self._calls.contract.on_call_finished:
             is_live = False
             with suppress(PostroomError):  # else the answer says so; nothing can be sent
@@ -237,10 +223,11 @@ class RunningCall:
 
     def abandon(self) -> None:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""
-        self._calls.forget(self)
+        self._calls.running.pop(self, None)
         if not self._has_begun:
             self._calls.record(self.call, Unavailable("The client gave it up before it was begun"))
         self.stop_waiting()
+        self._calls.publish_later()
 
     def stop_waiting(self) -> bool:
         """Stop a tool that waits, which then writes its line; return whether it was one."""

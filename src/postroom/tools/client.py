@@ -22,10 +22,7 @@ def connect(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[
     program, *rest = command
     server = StdioServerParameters(command=program, args=rest, env=dict(environment))
     connection = Client(stdio_client(server, errlog=sys.stderr))
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(connection) as client,
-    ):
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(connection) as client:
 
         def call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             result = portal.call(client.call_tool, tool, dict(arguments))

@@ -5,51 +5,42 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Final, Literal, NamedTuple
 
 from postroom.core import life
-from postroom.core.errors import Conflict, Limited, PostroomError
+from postroom.core.errors import Limited, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.mail_view import people
 from postroom.core.message import Party, Summary
 from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
 from postroom.desk.proposals import Written
+from postroom.tools import table
 from postroom.tools.listing import FOLDER
-from postroom.tools.table import MAX_ERROR, Failure, Problem, Reply, Result, ToolContext, in_json
 
 MAX_ID: Final = 200
 
 
-# Mail
-
-
 def moment(date: int) -> datetime:
-    """Return when a mail came, in UTC."""
     return datetime.fromtimestamp(date, UTC)
 
 
 def names(*parties: Party) -> str:
-    """Return people as a header writes them."""
     return ", ".join(people(parties))
 
 
 def snippet(summary: Summary, size: int) -> str:
-    """Return the beginning of a mail's text, in so many characters."""
     return one_line(summary.snippet)[:size].rstrip()
 
 
 def body(text: str, size: int) -> str:
-    """Return the beginning of a mail's text, and how much more there is."""
     whole = clean(text).text.strip("\n")
     left = len(whole) - size
     return f"{whole[:size]}\n[{left} more characters]" if left > 0 else whole
 
 
-# Letters
-
-
-class Outcome(Result):
+class Outcome(table.Result):
     """What became of a letter or a draft; `letter` is the id of one that was not sent."""
 
     message: str
@@ -60,17 +51,15 @@ class Outcome(Result):
     status: str = ""
 
 
-def outcome(text: str, **ids: str) -> Reply:
-    """Return what became of a letter or a draft, with its ids."""
-    return Reply(text, Outcome(message=text, **ids))
+def outcome(text: str, **ids: str) -> table.Reply:
+    return table.Reply(text, Outcome(message=text, **ids))
 
 
-def refused(text: str, entry: Entry) -> Reply:
-    """Return why a letter was not sent, as an error."""
+def refused(text: str, entry: Entry) -> table.Reply:
     return outcome(text, letter=entry.id, status=entry.kind)._replace(refused=True)
 
 
-def rehearse(context: ToolContext, written: Written) -> Letter:
+def rehearse(context: table.ToolContext, written: Written) -> Letter:
     """Return the letter that would be proposed, and leave the line of the call; nothing is entered."""
     composer = context.desk.composer
     letter = composer.letter(written) if written.answers else composer.preview(written)
@@ -80,28 +69,25 @@ def rehearse(context: ToolContext, written: Written) -> Letter:
 
 def unsent(entry: Entry) -> str:
     """Return what became of a letter that was not sent, if its document has no words for it."""
-    return one_line(life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT))[:MAX_ERROR]
+    return one_line(life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT))[
+        : table.MAX_ERROR
+    ]
 
 
 def minutes(seconds: float) -> int:
-    """Return a time to wait in whole minutes, none too few."""
-    return max(1, -int(-seconds // 60))
+    return max(1, ceil(seconds / 60))
 
 
 def shown_id(text: str) -> str:
-    """Return an id that a call gave, as an answer may repeat it."""
     return one_line(text)[:MAX_ID]
-
-
-# Errors
 
 
 class ErrorText(NamedTuple):
     """A row of a document's errors: the first row that fits an error has its text.
 
-    A row fits errors of its class, whose attributes have the values of `when`. In the text, {head} is what
-    the document begins an error of this tool with, {message} what is wrong, {sentence} the same without its
-    full stop, {advice} that and what to do next, {minutes} how long to wait, {error} the error itself.
+    A row fits errors of its class, whose attributes have the values of `when`. In the text, {head} begins an error of
+    this tool, {message} is what is wrong, {sentence} the same without its full stop, {advice} that and what to do
+    next, {minutes} how long to wait, {error} the error itself.
     """
 
     error: str
@@ -110,7 +96,6 @@ class ErrorText(NamedTuple):
     when: Mapping[str, object] = {}
 
     def fits(self, tool: str, error: PostroomError) -> bool:
-        """Return whether this row is about such an error of this tool."""
         return (
             self.error in (kind.__name__ for kind in type(error).__mro__)
             and (not self.tools or tool in self.tools)
@@ -119,9 +104,6 @@ class ErrorText(NamedTuple):
 
 
 class DocumentTexts(NamedTuple):
-    """The texts of a document, from the file `contracts/NAME.toml`."""
-
-    instructions: str
     texts: Mapping[str, str]
     heads: Mapping[str, str] = {}
     errors: Sequence[ErrorText] = ()
@@ -131,11 +113,10 @@ class DocumentTexts(NamedTuple):
         return self.texts[name].format(**values)
 
     def head(self, tool: str) -> str:
-        """Return what an error of this tool begins with."""
         return self.heads.get(tool) or self.heads["other"]
 
-    def refuse(self, tool: str, error: PostroomError) -> Reply:
-        problem = Problem.of(error, tool)
+    def refuse(self, tool: str, error: PostroomError) -> table.Reply:
+        problem = table.Problem.of(error, tool)
         row = next(row for row in self.errors if row.fits(tool, error))
         text = row.text.format(
             head=self.head(tool),
@@ -145,12 +126,15 @@ class DocumentTexts(NamedTuple):
             error=error,
             minutes=minutes(error.seconds) if isinstance(error, Limited) else 0,
         )
-        return Reply(text, Failure(error={"code": error.code, "message": text}), refused=True)
+        return table.Reply(
+            text, table.Failure(error={"code": error.code, "message": text}), refused=True
+        )
 
 
 def load(name: str) -> DocumentTexts:
     with open(f"{FOLDER}/{name}.toml", "rb") as file:  # noqa: PTH123
         data = tomllib.load(file)
+    del data["instructions"]  # which are listed
     errors = [ErrorText(**row) for row in data.pop("errors", ())]
     return DocumentTexts(**data, errors=errors)
 
@@ -168,10 +152,9 @@ MCPErrorCode = Literal[
 ]
 # The vault has one more: a note that was changed since it was read.
 VaultErrorCode = MCPErrorCode | Literal["conflict"]
-# Wrong arguments are `parse_error` too, as HTTP has 422 for both.
 CODES: Final[Mapping[str, VaultErrorCode]] = {
     "conflict": "conflict",
-    "invalid_input": "parse_error",
+    "invalid_input": "parse_error",  # as HTTP has 422 for both
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "rate_limited": "rate_limited",
@@ -180,24 +163,23 @@ CODES: Final[Mapping[str, VaultErrorCode]] = {
 }
 
 
-class MCPError(Result):
+class MCPError(table.Result):
     error: VaultErrorCode
     message: str
     details: dict[str, Any] | None
 
 
-def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
-    """Return an error as a tool's answer."""
+def mcp_error(code: VaultErrorCode, message: str, **details: object) -> table.Reply:
     failure = MCPError(error=code, message=message, details=details or None)
-    return in_json(failure)._replace(refused=True)
+    return table.in_json(failure)._replace(refused=True)
 
 
-def mcp_refusal(tool: str, error: PostroomError, default: MCPErrorCode = "internal_error") -> Reply:
-    """Return one of our errors as one of the document's; if it has no code for it, by the default."""
-    problem = Problem.of(error, tool)
-    details: dict[str, object] = {"remedy": one_line(error.remedy)} if error.remedy else {}
-    if isinstance(error, Conflict) and error.etag:
-        details = {"etag": error.etag, **details}
-    if isinstance(error, Limited):
-        details["retry_after_seconds"] = round(error.seconds, 1)
-    return mcp_error(CODES.get(error.code, default), problem.message, **details)
+def mcp_refusal(
+    tool: str, error: PostroomError, default: MCPErrorCode = "internal_error"
+) -> table.Reply:
+    """Return one of our errors as one of the document's, or by the default if it has no code for it."""
+    details = table.error_details(error)
+    if error.remedy:
+        details["remedy"] = one_line(error.remedy)
+    code = CODES.get(error.code, default)
+    return mcp_error(code, table.Problem.of(error, tool).message, **details)

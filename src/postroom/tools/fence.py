@@ -21,5 +21,4 @@ def mark(*contents: str, draw: Callable[[], str] = lambda: os.urandom(8).hex()) 
 
 
 def fenced(text: str, mark: str, notice: str = NOTICE) -> str:
-    """Return the text between its marks, after the sentence that says what they mean."""
     return f"{notice}\n<<<{mark}\n{text}\n{mark}>>>"

@@ -1,8 +1,7 @@
 """What a server says before any tool is called: its name, its tools and their arguments, read from a file.
 
 The files `contracts/NAME.json` are generated from the contracts by `make listings` (`scripts/listings.py`), and
-committed. So a server starts without Pydantic, and a change of
-what clients see is a change of a file.
+committed. So a server starts without Pydantic, and a change of what clients see is a change of a file.
 """
 
 from __future__ import annotations
@@ -38,26 +37,19 @@ def load(name: str) -> dict[str, Any]:
 
 def with_accounts(listing: dict[str, Any], names: Sequence[str], default: str) -> dict[str, Any]:
     """Return a listing whose mail tools have a choice of accounts, where there are several."""
-    tools: list[str] = listing["accounts"]
-    if len(names) < 2 or not tools:
+    chosen: list[str] = listing["accounts"]
+    if len(names) < 2 or not chosen:
         return listing
-    account: dict[str, Any] = {"enum": list(names), "type": "string"}
-    if default:
-        account = {"default": default, **account}
+    account: dict[str, Any] = {"default": default} if default else {}
+    account |= {"enum": list(names), "type": "string"}
     check = {"type": "literal", "values": list(names), "default": default}
+    tools = {tool["name"]: tool for tool in listing["tools"]}
+    for name in chosen:
+        schema = tools[name]["inputSchema"]
+        properties = schema["properties"] | {"account": account}
+        tools[name] = tools[name] | {"inputSchema": schema | {"properties": properties}}
+    arguments = {name: listing["arguments"][name] | {"account": check} for name in chosen}
     return listing | {
-        "tools": [
-            _with_property(tool, account) if tool["name"] in tools else tool
-            for tool in listing["tools"]
-        ],
-        "arguments": {
-            name: checks | {"account": check} if name in tools else checks
-            for name, checks in listing["arguments"].items()
-        },
+        "tools": list(tools.values()),
+        "arguments": listing["arguments"] | arguments,
     }
-
-
-def _with_property(tool: dict[str, Any], account: dict[str, Any]) -> dict[str, Any]:
-    schema = tool["inputSchema"]
-    properties = schema["properties"] | {"account": account}
-    return tool | {"inputSchema": schema | {"properties": properties}}

@@ -1,8 +1,7 @@
 """The types of the tools' arguments, and the Pydantic models that the documents name.
 
-A tool's arguments are the keyword parameters of its function: their names, types and defaults. No server imports
-this module: contracts name its types in annotations alone. `make listings` writes what the annotations say into
-`contracts/NAME.json`, from which servers list their tools and check each call.
+No server imports this module: contracts name its types in annotations alone. `make listings` writes what the
+annotations say into `contracts/NAME.json`, from which servers list their tools and check each call.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ MAX_BODY: Final = 1_000_000
 
 
 class Arguments(BaseModel):
-    """What a tool is called with: of these types and nothing else."""
-
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
@@ -36,14 +33,12 @@ def at_most(size: int) -> AfterValidator:
 
 
 def check_size(size: int, text: str) -> str:
-    """Return the text, or raise if it has more characters than this."""
     if len(text) > size:
         raise ValueError(f"has more than {size:,} characters")
     return text
 
 
 def check_pattern(pattern: str, message: str, text: str) -> str:
-    """Return the text, or raise this message if the pattern does not match all of it."""
     if not re.fullmatch(pattern, text):
         raise ValueError(message)
     return text
@@ -63,9 +58,7 @@ ListedText = Annotated[str, Field(max_length=1_000)]
 ListedSubject = Annotated[str, Field(max_length=MAX_SUBJECT)]
 People = Annotated[list[ListedText], Field(max_length=100)]
 Files = Annotated[
-    list[ListedText],
-    Field(max_length=20),
-    "Outgoing/FILE in the vault, or mail:ID/PART",
+    list[ListedText], Field(max_length=20), "Outgoing/FILE in the vault, or mail:ID/PART"
 ]
 Page = Annotated[
     str,
@@ -109,10 +102,7 @@ NAMES: Final = vars(typing) | globals()  # that annotations use without importin
 
 
 def model_of(function: Callable[..., object], name: str = "") -> type[Arguments]:
-    """Return the model of a tool's arguments: the keyword parameters of its function.
-
-    A text in the annotation of a parameter is its description.
-    """
+    """Return the model of a tool's arguments: its function's keyword parameters, with a text as the description."""
     hints = get_type_hints(function, {**NAMES, **function.__globals__}, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in signature(function).parameters.values():

@@ -8,6 +8,8 @@ first request of a connection decides its era.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeGuard
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -16,7 +18,6 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
-LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -48,7 +49,7 @@ class Incoming(NamedTuple):
 
     id: Id | None
     method: str
-    params: dict[str, Any] | None
+    params: dict[str, Any]
 
 
 class Caller(NamedTuple):
@@ -67,82 +68,25 @@ class InvalidMessage(ValueError):
         self.id = id
 
 
-# A shape is a type, a tuple of allowed texts, a list of one shape (a list of these), or an object: its fields by
-# name. A field whose name ends with `?` may be missing or null, with `?!` missing but not null. `*` is the shape
-# of every field; else a field without an entry may be anything. A token is a text or an integer.
-_TOKEN: Final = "token"  # noqa: S105
-_META: Final = {"_meta?": {"progressToken?!": _TOKEN}}
-_ICON: Final = {"src": str, "mimeType?": str, "sizes?": [str], "theme?": ("light", "dark")}
-_IMPLEMENTATION: Final = {
-    "name": str,
-    "version": str,
-    "title?": str,
-    "description?": str,
-    "websiteUrl?": str,
-    "icons?": [_ICON],
-}
-_OBJECTS: Final = {"*": dict}
-_SAMPLING: Final = {"context?": dict, "tools?": dict}
-_ELICITATION: Final = {"form?": dict, "url?": dict}
-_TASKS: Final = {
-    "cancel?": dict,
-    "list?": dict,
-    "requests?": {"elicitation?": {"create?": dict}, "sampling?": {"createMessage?": dict}},
-}
-_HANDSHAKE_CAPABILITIES: Final = {
-    "elicitation?": _ELICITATION,
-    "experimental?": _OBJECTS,
-    "roots?": {"listChanged?": bool},
-    "sampling?": _SAMPLING,
-    "tasks?": _TASKS,
-}
-_ENVELOPE_CAPABILITIES: Final = {
-    "elicitation?": _ELICITATION,
-    "experimental?": _OBJECTS,
-    "extensions?": _OBJECTS,
-    "roots?": dict,
-    "sampling?": _SAMPLING,
-}
-_LEVELS: Final = (
-    *("debug", "info", "notice", "warning"),
-    *("error", "critical", "alert", "emergency"),
-)
-_ENVELOPE: Final = {
-    "_meta": {
-        VERSION_KEY: str,
-        CAPABILITIES_KEY: _ENVELOPE_CAPABILITIES,
-        CLIENT_KEY + "?": _IMPLEMENTATION,
-        LOG_LEVEL_KEY + "?": _LEVELS,
-        "progressToken?!": _TOKEN,
-    }
-}
-_LIST: Final = {"cursor?": str}
-# Postroom asks a client for no input, so there is nothing to answer.
-_ANSWERS: Final = {"inputResponses?": {"*": ()}, "requestState?": str}
-_SHARED: Final[dict[str, dict[str, Any]]] = {
-    "prompts/list": _LIST,
-    "resources/list": _LIST,
-    "resources/read": {"uri": str, **_ANSWERS},
-    "resources/templates/list": _LIST,
-    "tools/call": {"name": str, "arguments?": dict, "task?": {"ttl?": int}, **_ANSWERS},
-    "tools/list": _LIST,
-}
 # What each method takes, in each era. Other methods are not served.
-HANDSHAKE_METHODS: Final[dict[str, dict[str, Any]]] = {
-    "initialize": {
-        **_META,
-        "protocolVersion": str,
-        "capabilities": _HANDSHAKE_CAPABILITIES,
-        "clientInfo": _IMPLEMENTATION,
-    },
-    "ping": _META,
-    **{method: {**_META, **shape} for method, shape in _SHARED.items()},
+with open(os.path.join(os.path.dirname(__file__), "protocol.json"), encoding="utf-8") as _file:  # noqa: PTH118, PTH120, PTH123
+    _DATA: Final[dict[str, dict[str, Any]]] = json.load(_file)
+HANDSHAKE_METHODS: Final[dict[str, Any]] = {
+    method: {"_meta?": "handshake meta", **shape}
+    for method, shape in (_DATA["handshake"] | _DATA["both"]).items()
 }
-ENVELOPE_METHODS: Final[dict[str, dict[str, Any]]] = {
-    "server/discover": _ENVELOPE,
-    **{method: {**_ENVELOPE, **shape} for method, shape in _SHARED.items()},
+ENVELOPE_METHODS: Final[dict[str, Any]] = {
+    method: {"_meta": "envelope meta", **shape}
+    for method, shape in (_DATA["envelope"] | _DATA["both"]).items()
 }
-INITIALIZED: Final = {"_meta?": dict}
+INITIALIZED: Final = {"_meta?": "object"}
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "token": (int, str),
+}
 
 # What the server says of itself, in both eras: lists never change while it runs.
 CAPABILITIES: Final = {
@@ -159,27 +103,26 @@ WRONG_ERA: Final = (
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Return whether a value is a request's id or a progress token: a text or an integer."""
     return type(value) in (int, str)
 
 
-def has_envelope(params: dict[str, Any] | None) -> bool:
+def has_envelope(params: Mapping[str, Any]) -> bool:
     """Return whether a request says its protocol version itself."""
-    meta = (params or {}).get("_meta")
+    meta = params.get("_meta")
     return isinstance(meta, dict) and VERSION_KEY in meta
 
 
-def check_envelope(method: str, params: dict[str, Any] | None) -> None:
+def check_envelope(method: str, params: Mapping[str, Any]) -> None:
     """Raise `ProtocolError` for a request that does not belong into the envelope era."""
     if method == "initialize":
-        requested = (params or {}).get("protocolVersion")
+        requested = params.get("protocolVersion")
         data: dict[str, Any] = {"supported": [ENVELOPE_VERSION]}
         raise ProtocolError(
             UNSUPPORTED_VERSION,
             "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted",
             data | {"requested": requested} if isinstance(requested, str) else data,
         )
-    meta = (params or {}).get("_meta")
+    meta = params.get("_meta")
     if not isinstance(meta, dict):
         raise ProtocolError(
             INVALID_PARAMS,
@@ -202,23 +145,26 @@ def check_envelope(method: str, params: dict[str, Any] | None) -> None:
         )
 
 
-def progress_token(params: dict[str, Any] | None) -> Id | None:
-    """Return the token under which the client wants to hear of a request's progress."""
-    meta = (params or {}).get("_meta")
+def progress_token(params: Mapping[str, Any]) -> Id | None:
+    meta = params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if is_id(token) else None
 
 
-def fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - see above
-    """Return whether a value of a message has this shape."""
-    if isinstance(shape, type):
-        return type(value) is shape
-    if shape is _TOKEN:
-        return is_id(value)
-    if isinstance(shape, tuple):
-        return value in shape
+def fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether a value of a message has a shape of `protocol.json`.
+
+    That is the name of a type or of another shape, a list of one shape (a list of these), allowed texts (`one of`), or
+    an object: its fields by name. A field whose name ends with `?` may be missing or null, with `?!` missing but not
+    null. `*` is the shape of every field; else a field without an entry may be anything.
+    """
+    if isinstance(shape, str):
+        named = _DATA["shapes"].get(shape)
+        return fits(value, named) if named else type(value) in _TYPES[shape]
     if isinstance(shape, list):
         return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
+    if "one of" in shape:
+        return value in shape["one of"]
     return isinstance(value, dict) and all(
         _has_field(value, name, inner) for name, inner in shape.items()
     )
@@ -247,7 +193,7 @@ def parse(line: bytes) -> Incoming | None:
     id, method, params = found.get("id"), found.get("method"), found.get("params")
     sound = found.get("jsonrpc") == "2.0" and _is_flat(line, found) and _is_text(line, found)
     if sound and isinstance(method, str) and isinstance(params, dict | None):
-        return Incoming(id if is_id(id) else None, method, params)
+        return Incoming(id if is_id(id) else None, method, params or {})
     if sound and not isinstance(method, str) and ("result" in found or "error" in found):
         return None
     named = type(id) is int or (isinstance(id, str) and id.isprintable())

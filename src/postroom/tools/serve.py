@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -30,16 +31,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom import __version__
+from postroom.agents.mailbox import Delivery
 from postroom.core.errors import PostroomError
-from postroom.tools.calls import Calls, NoResource, RunningCall, caller_name, protocol_error
+from postroom.tools.calls import Calls, NoResource, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
 from postroom.tools.table import Reply
-from postroom.tools.wire import PUBLISH, THREADS
-
-if TYPE_CHECKING:
-    from postroom.agents.mailbox import Delivery
-
+from postroom.tools.wire import THREADS
 
 TOKEN_HOLDER: Final = "postroom.token_holder"  # noqa: S105 - a key of a request's scope
 
@@ -64,14 +62,10 @@ class Service:
         templates = types.ListResourceTemplatesResult.model_validate(
             {"resourceTemplates": listing["resourceTemplates"]}
         )
-        self._threads = anyio.CapacityLimiter(THREADS)
-        about = {"version": __version__, **listing["server"]}
-        self._worked = anyio.Event()
-        self.working = 0  # steps that are at work, or wait for a thread
+        self.threads = anyio.CapacityLimiter(THREADS)
         self.server: Server[Any] = Server(
-            **about,
+            **{"version": __version__, **listing["server"]},
             instructions=listing["instructions"],
-            lifespan=self._open,
             on_list_tools=_constant(tools),
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -88,54 +82,23 @@ class Service:
         return self.server.streamable_http_app(transport_security=security)
 
     def close(self) -> None:
-        """Let open calls leave their lines, and close the desk."""
         self._calls.close()
 
-    @asynccontextmanager
-    async def _open(self, _: Server[Any]) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._publish)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-
-    async def _publish(self) -> None:
-        """Bring the log file up to the ledger, some time after each call."""
-        while True:
-            await self._worked.wait()
-            await anyio.sleep(PUBLISH)
-            self._worked = anyio.Event()
-            self.working += 1
-            await anyio.to_thread.run_sync(self._calls.publish)
-            self.working -= 1
-
     async def _work(self, function: Callable[[], T]) -> T:
-        self.working += 1
-        try:
-            # Not given up when the client cancels: what was begun is brought to its end.
-            return await anyio.to_thread.run_sync(function, limiter=self._threads)
-        finally:
-            self.working -= 1
-            self._worked.set()
-
-    # Resources
+        # Not given up when the client cancels: what was begun is brought to its end.
+        return await anyio.to_thread.run_sync(function, limiter=self.threads)
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
-        caller = self._caller(ctx)
+        list_all = partial(self._calls.list_resources, self._caller(ctx))
         with _protocol_errors(ctx):
-            result = await self._work(lambda: self._calls.list_resources(caller))
-        return types.ListResourcesResult.model_validate(result)
+            return types.ListResourcesResult.model_validate(await self._work(list_all))
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri, caller = str(params.uri), self._caller(ctx)
+        read = partial(self._calls.read_resource, str(params.uri), self._caller(ctx))
         with _protocol_errors(ctx):
-            result = await self._work(lambda: self._calls.read_resource(uri, caller))
-        return types.ReadResourceResult.model_validate(result)
-
-    # Calls
+            return types.ReadResourceResult.model_validate(await self._work(read))
 
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -144,20 +107,16 @@ class Service:
         with _protocol_errors(ctx):
             call = self._calls.begin(params.name, params.arguments or {}, caller)
         try:
-            reply = await self._answer(ctx, call)
+            while not isinstance(step := await self._work(call.step), Reply):
+                await ctx.session.report_progress(step.done, step.total, step.message)
+                await anyio.sleep(step.seconds)
         except BaseException:  # cancelled by the client, a call still leaves its line
             with anyio.CancelScope(shield=True):
                 await self._work(call.abandon)
             raise
-        if reply.delivery:
-            await self._deliver(reply.delivery)
-        return types.CallToolResult.model_validate(reply.content)
-
-    async def _answer(self, ctx: Context, call: RunningCall) -> Reply:
-        while not isinstance(step := await self._work(call.step), Reply):
-            await ctx.session.report_progress(step.done, step.total, step.message)
-            await anyio.sleep(step.seconds)
-        return step
+        if step.delivery:
+            await self._deliver(step.delivery)
+        return types.CallToolResult.model_validate(step.content)
 
     async def _deliver(self, delivery: Delivery) -> None:
         """Mark a message as read before its answer, since nobody sees an answer leave over HTTP."""
@@ -194,8 +153,6 @@ class Service:
 
 
 def _constant(result: T) -> Callable[[Context, object], Awaitable[T]]:
-    """Return a handler that always answers the same."""
-
     async def answer(_: Context, __: object) -> T:
         return result
 
@@ -204,7 +161,6 @@ def _constant(result: T) -> Callable[[Context, object], Awaitable[T]]:
 
 @contextmanager
 def _protocol_errors(ctx: Context) -> Iterator[None]:
-    """Raise an error of ours as the one that the SDK answers with."""
     try:
         yield
     except (NoResource, PostroomError, ProtocolError) as error:
@@ -238,17 +194,13 @@ class BearerAuth:
             refusal = JSONResponse({"error": NO_TOKEN}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
-        agent, reserved = (
-            known[token],
-            frozenset(name.casefold() for name in known.values() if name),
-        )
-        user = AuthenticatedUser(AccessToken(token=token, client_id=agent, scopes=[]))
-        holder = TokenHolder(agent, reserved)
+        user = AuthenticatedUser(AccessToken(token=token, client_id=known[token], scopes=[]))
+        reserved = frozenset(name.casefold() for name in known.values() if name)
+        holder = TokenHolder(known[token], reserved)
         await self._app({**scope, "user": user, TOKEN_HOLDER: holder}, receive, send)
 
 
 def _token(header: str, known: Mapping[str, str]) -> str | None:
-    """Return the token that was given, if it is one of ours."""
     kind, _, given = header.partition(" ")
     # All of them are compared, and each in constant time.
     secret = given.strip().encode()

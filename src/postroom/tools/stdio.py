@@ -1,6 +1,6 @@
 """Serves one client on standard input and output: lines in, messages out.
 
-The main thread reads; `wire.Server` does the rest. Whoever has an answer writes it by `Output`.
+The main thread reads, `wire.Server` does the work, and `Output` writes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import select
 import signal
-import stat
 import sys
 import threading
 from collections import deque
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.tools.calls import Calls
 
 MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
-AT_ONCE: Final = select.PIPE_BUF  # bytes that a pipe takes without waiting, if it takes any
+PIPE_BYTES: Final = 65_536
 END_OF_INPUT: Final = 120.0  # seconds that calls have to end when the client has closed its end
 GRACE: Final = 5.0  # seconds that they have when a signal has come, or nobody listens
 LAST: Final = 3.0  # seconds to write log lines and close the desk after that
@@ -38,7 +37,6 @@ log = logging.getLogger("postroom")
 
 
 def serve(listing: dict[str, Any], make_calls: Callable[[], Calls], *, agent: str = "") -> NoReturn:
-    """Serve one client until it is gone or a signal comes; then exit."""
     incoming, outgoing = take_streams()
     wakeup, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -80,7 +78,7 @@ def read_lines(server: Server, incoming: int, outgoing: int, wakeup: int) -> flo
                 continue
             except OSError:
                 data = b""
-            for line in lines.feed(data) if data else lines.end():
+            for line in lines.feed(data or b"\n"):  # which may end the last line
                 server.receive(line)
             if not data and not is_over:
                 return END_OF_INPUT
@@ -95,16 +93,13 @@ def _watch(wakeup: int, outgoing: int) -> select.poll:
 
 
 def _is_signalled(wakeup: int) -> bool:
-    return bool(os.read(wakeup, 64).strip(b"\0"))
+    return bool(os.read(wakeup, 64).strip(b"\0"))  # else it was woken by `wake`
 
 
 def _end(
     server: Server, outgoing: int, wakeup: int, wake: Callable[[], None], seconds: float
 ) -> NoReturn:
-    """Let calls end within so many seconds, close the desk, and exit.
-
-    It is shorter if a signal comes, or nobody listens any more.
-    """
+    """Let calls end within so many seconds, or fewer if a signal comes or nobody listens any more; close and exit."""
     is_finished = threading.Event()
 
     def finish() -> None:
@@ -129,52 +124,28 @@ def _end(
 
 
 class Output:
-    """Writes messages to a descriptor, in the order in which they are sent."""
+    """Writes messages to a descriptor, in the order in which they are sent, by a thread of its own."""
 
     def __init__(self, handle: int, wake_reader: Callable[[], None] = lambda: None) -> None:
         self.unwritten = 0  # bytes
         self.wake_reader = wake_reader  # called when more may be read from the client
         self._handle = handle
-        # A terminal that says it is ready may still keep a writer waiting.
-        self._is_slow = stat.S_ISCHR(os.fstat(handle).st_mode)
-        self._ready = select.poll()
-        self._ready.register(handle, select.POLLOUT)
         self._queue: deque[tuple[bytes, protocol.Id, Delivery | None]] = deque()
         self._changed = threading.Condition()
-        self._writer: threading.Thread | None = None
         self._is_closed = False
+        threading.Thread(target=self._write_queue, daemon=True).start()
 
     def send(self, message: dict[str, Any], delivery: Delivery | None = None) -> None:
         """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8", "replace") + b"\n"
         with self._changed:
-            if self._is_closed:
-                _release(delivery)
-                return
-            if delivery is None and not self.unwritten and self._try_send(data):
-                return
-            self.unwritten += len(data)
-            self._queue.append((data, message.get("id", ""), delivery))
-            if self._writer is None:
-                writer = threading.Thread(target=self._write_queue, daemon=True)
-                writer.start()
-                self._writer = writer
-            self._changed.notify_all()
-
-    def _try_send(self, data: bytes) -> bool:
-        if self._is_slow or len(data) > AT_ONCE or not self._ready.poll(0):
-            return False
-        try:
-            write_all(self._handle, data)
-        except OSError as why:
-            self._lost(why)
-        return True
-
-    def _lost(self, why: OSError) -> None:
-        """Log that nothing can be written, unless the client is gone: the thread that reads from it notices that."""
-        if not isinstance(why, BrokenPipeError | ConnectionResetError):
-            log.error("Answers cannot be written: %s", why.strerror)
+            if not self._is_closed:
+                self.unwritten += len(data)
+                self._queue.append((data, message.get("id", ""), delivery))
+                self._changed.notify_all()
+            elif delivery is not None:
+                delivery.release()
 
     def _write_queue(self) -> None:
         while True:
@@ -188,8 +159,10 @@ class Output:
                     write_all(self._handle, data)
                 else:
                     self._deliver(data, id, delivery)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the thread that reads from the client notices that it is gone
             except OSError as why:
-                self._lost(why)
+                log.error("Answers cannot be written: %s", why.strerror)  # noqa: TRY400
             except Exception as bug:  # noqa: BLE001 - the next message is written all the same
                 log.error("%s at an answer", type(bug).__name__)  # noqa: TRY400
             with self._changed:
@@ -200,24 +173,27 @@ class Output:
 
     def _deliver(self, data: bytes, id: protocol.Id, delivery: Delivery) -> None:
         from postroom.core.errors import Unavailable
-        from postroom.tools.table import refusal
+        from postroom.tools.calls import protocol_error
 
         try:
             delivery.deliver(self._handle, data)
         except Unavailable as locked:  # nothing of it is written yet
-            error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
+            error = protocol_error(locked, has_envelope=False).body
             answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
             write_all(self._handle, answer.encode() + b"\n")
         finally:
             delivery.release()
 
     @property
+    def is_behind(self) -> bool:
+        """Whether more waits than a pipe holds: the client then does without progress."""
+        return self.unwritten > PIPE_BYTES
+
+    @property
     def is_full(self) -> bool:
-        """Whether the client should read before it is sent more."""
         return self.unwritten > MAX_UNREAD
 
     def flush(self, seconds: float) -> None:
-        """Wait until everything is written, but not longer than that."""
         with self._changed:
             self._changed.wait_for(lambda: not self.unwritten, seconds)
 
@@ -227,7 +203,8 @@ class Output:
             self._is_closed = True
             self._changed.notify_all()
             for _, _, delivery in self._queue:
-                _release(delivery)
+                if delivery is not None:
+                    delivery.release()
 
 
 class LineBuffer:
@@ -239,7 +216,6 @@ class LineBuffer:
         self._is_skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """Take what was read, and yield the lines that are complete."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             whole, self._rest = self._rest + line, bytearray()
@@ -251,11 +227,6 @@ class LineBuffer:
             if len(self._rest) > self._max_bytes:
                 self._rest, self._is_skipping = bytearray(), True
                 yield None
-
-    def end(self) -> Iterator[bytes]:
-        """Yield the last line, if nothing ended it."""
-        if self._rest:
-            yield bytes(self._rest)
 
 
 def take_streams() -> tuple[int, int]:
@@ -275,9 +246,3 @@ def take_streams() -> tuple[int, int]:
     if null > 2:
         os.close(null)
     return incoming, outgoing
-
-
-def _release(delivery: Delivery | None) -> None:
-    """Let go of a message that was not delivered: it is there for the next who asks."""
-    if delivery is not None:
-        delivery.release()

@@ -2,11 +2,10 @@
 
 A client waits for `tools/list` at every start, so nothing on the way to it imports the MCP SDK, asyncio, Pydantic or
 click. What is listed comes from a file (`listing`). The contract and the desk are imported when a tool is called, or when
-the client has been silent for a moment. `protocol` has the messages. The SDK's server (`serve`) serves HTTP; the tests
-send the same sessions to both and compare the answers.
+the client has been silent for a moment. The SDK's server (`serve`) serves HTTP; the tests send the same sessions to both.
 
-A request that needs the desk becomes a job of the `Workers`. Whoever has an answer writes it, if the client takes it
-at once; else a thread of the `Output`'s own does, so that a client that does not read keeps no worker waiting.
+A request that needs the desk becomes a job of the `Workers`. The `Output` writes the answers by a thread of its own, so
+that a client that does not read keeps no worker waiting.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
 MAX_QUEUED: Final = 32_000_000  # bytes of calls that are not begun, above which the same holds
-PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 QUIET: Final = 0.05  # seconds without a message after which the server imports what calls need
 BUSY: Final = 0.02  # seconds between two looks at whether calls have ended
 
@@ -42,17 +40,11 @@ log = logging.getLogger("postroom")
 
 
 class OpenRequest:
-    """A request that is not answered yet."""
-
-    def __init__(self, id: protocol.Id, message: Incoming, size: int) -> None:
-        self.id = id
+    def __init__(self, message: Incoming, size: int) -> None:
+        self.message = message
+        self.key = _key(message.id)
         self.size = size  # bytes
-        self.key = _key(id)
-        self.is_cacheable = message.method != "tools/call"
-        self.progress_token = protocol.progress_token(message.params)
-        self.is_cancelled = False
-        self.call: RunningCall | None = None
-        self.turn = threading.Lock()  # held by the worker that is at work on the call
+        self.is_cancelled = False  # the next step of its call gives it up
         self.is_busy = True  # whether the call waits for work of ours, not for time or a person
 
 
@@ -74,16 +66,14 @@ class Server:
         self._open: dict[OpenRequest, None] = {}
         self._queued: dict[OpenRequest, Callable[[], RunningCall]] = {}  # calls that are not begun
         self._queued_bytes = 0
-        self._is_publishing = self._is_preparing = self._is_initialized = False
+        self._is_preparing = self._is_initialized = False
         self._received = 0
         self._has_envelopes: bool | None = None  # the era, which the first request decides
         self._client: str | None = None  # the client's name for itself, from `initialize`
         templates = {"resourceTemplates": listing["resourceTemplates"]}
         self._methods: dict[str, Callable[[OpenRequest, Params], dict[str, Any] | None]] = {
             "initialize": self._initialize,
-            "server/discover": lambda *_: self._about(
-                supportedVersions=[protocol.ENVELOPE_VERSION]
-            ),
+            "server/discover": self._discover,
             "ping": lambda *_: {},
             "prompts/list": lambda *_: {"prompts": []},
             "resources/list": self._list_resources,
@@ -99,8 +89,6 @@ class Server:
         is_behind = len(self._open) > MAX_OPEN or self._queued_bytes > MAX_QUEUED
         return self._output.is_full or is_behind
 
-    # Messages
-
     def receive(self, line: bytes | None) -> None:
         """Take one line: answer it, begin its work, or pass it over. `None` is one that was too long."""
         self._received += 1
@@ -111,11 +99,11 @@ class Server:
             message = protocol.parse(line)
             if message is not None and message.id is None:
                 self._take_notification(message)
-            elif message is not None and message.id is not None:
-                request = OpenRequest(message.id, message, len(line))
+            elif message is not None:
+                request = OpenRequest(message, len(line))
                 with self._lock:
                     self._open[request] = None
-                self._respond(request, lambda: self._handle(request, message))
+                self._respond(request, partial(self._handle, request))
         except InvalidMessage as wrong:
             if wrong.id is not None:
                 self._refuse(wrong.id, protocol.INVALID_REQUEST, "Invalid message")
@@ -123,7 +111,6 @@ class Server:
             log.error("%s at a message", type(bug).__name__)  # noqa: TRY400
 
     def _respond(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
-        """Answer a request with the result of a job, unless it has none yet, or with the error that it raises."""
         try:
             result = job()
         except Exception as error:  # noqa: BLE001 - every request is answered
@@ -135,9 +122,9 @@ class Server:
     def _refuse(self, id: protocol.Id | None, code: int, message: str) -> None:
         self._output.send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
-    def _handle(self, request: OpenRequest, message: Incoming) -> dict[str, Any] | None:
+    def _handle(self, request: OpenRequest) -> dict[str, Any] | None:
         """Return the result of a request, or submit the job that answers it."""
-        method, params = message.method, message.params
+        _, method, params = request.message
         has_envelope = method != "initialize" and protocol.has_envelope(params)
         if self._has_envelopes is None:
             self._has_envelopes = has_envelope
@@ -150,30 +137,27 @@ class Server:
             raise ProtocolError(protocol.METHOD_NOT_FOUND, "Method not found", method)
         is_ready = self._has_envelopes or self._is_initialized or self._client is not None
         is_early = not is_ready and method not in ("initialize", "ping")
-        if is_early or not protocol.fits(params or {}, methods[method]):  # as the SDK says it
+        if is_early or not protocol.fits(params, methods[method]):  # as the SDK says it
             raise ProtocolError(protocol.INVALID_PARAMS, "Invalid request parameters", "")
-        return self._methods[method](request, params or {})
+        return self._methods[method](request, params)
 
     def _take_notification(self, message: Incoming) -> None:
-        params = message.params or {}
         if message.method == "notifications/initialized":
-            self._is_initialized |= protocol.fits(params, protocol.INITIALIZED)
+            self._is_initialized |= protocol.fits(message.params, protocol.INITIALIZED)
         elif message.method == "notifications/cancelled":
-            id = params.get("requestId")
+            id = message.params.get("requestId")
             key = _key(id) if protocol.is_id(id) else None
             with self._lock:  # the newest of this id
                 request = next((each for each in reversed(self._open) if each.key == key), None)
             if request is not None:
                 request.is_cancelled = True
                 self._forget(request)
-                if request.call is not None:  # else whoever begins it finds that it is cancelled
-                    self.workers.submit(partial(self._step, request))
 
     def _answer(
         self, request: OpenRequest, result: dict[str, Any], delivery: Delivery | None = None
     ) -> None:
         if self._has_envelopes:
-            extras = protocol.FRESHNESS if request.is_cacheable else {}
+            extras = protocol.FRESHNESS if request.message.method != "tools/call" else {}
             stamp = {"resultType": "complete", "_meta": {protocol.SERVER_KEY: self._info}}
             result = {**result, **extras, **stamp}
         self._send(request, {"result": result}, delivery)
@@ -189,7 +173,7 @@ class Server:
         self, request: OpenRequest, answer: dict[str, Any], delivery: Delivery | None = None
     ) -> None:
         if self._forget(request):
-            self._output.send({"jsonrpc": "2.0", "id": request.id, **answer}, delivery)
+            self._output.send({"jsonrpc": "2.0", "id": request.message.id, **answer}, delivery)
         elif delivery is not None:  # it is cancelled, or the server ends
             delivery.release()
 
@@ -203,11 +187,12 @@ class Server:
             self._output.wake_reader()
         return was_open
 
-    # What is known without the desk
-
     def _about(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         instructions = self._listing["instructions"]
         return {**more, "capabilities": protocol.CAPABILITIES, "instructions": instructions}
+
+    def _discover(self, _: OpenRequest, __: Params) -> dict[str, Any]:
+        return self._about(supportedVersions=[protocol.ENVELOPE_VERSION])
 
     def _initialize(self, _: OpenRequest, params: Params) -> dict[str, Any]:
         self._client = params["clientInfo"]["name"]
@@ -227,8 +212,6 @@ class Server:
             self._get_calls()
         else:
             self.workers.submit(partial(self._prepare, self._received), QUIET)
-
-    # What needs the desk
 
     def _get_calls(self) -> Calls:
         with self._making:
@@ -262,7 +245,6 @@ class Server:
         self._submit(request, partial(self._begin, request))
 
     def _begin(self, request: OpenRequest) -> None:
-        """Begin a call that is queued, unless it is begun."""
         if self._output.is_full and not request.is_cancelled:  # nor would its answer be read
             return  # `resume` begins it
         with self._lock:
@@ -272,16 +254,10 @@ class Server:
         if was_behind:
             self._output.wake_reader()
         if start is not None:
-            request.call = start()
-            self._step(request)
+            self._step(request, start())
 
     def _submit(self, request: OpenRequest, job: Callable[[], dict[str, Any] | None]) -> None:
-
-        def respond() -> None:
-            self._respond(request, job)
-            self._publish_later()
-
-        self.workers.submit(respond)
+        self.workers.submit(partial(self._respond, request, job))
 
     def resume(self) -> None:
         """Begin the calls that were held back while the client did not read."""
@@ -290,54 +266,28 @@ class Server:
         for request in queued:
             self._submit(request, partial(self._begin, request))
 
-    def _step(self, request: OpenRequest) -> None:
-        """Do the next step of a request's call, unless it has ended or a worker is at it."""
+    def _step(self, request: OpenRequest, call: RunningCall) -> None:
+        """Do the next step of a call: answer its request, give it up if it is cancelled, or go on after a wait."""
         from postroom.tools.table import Reply
 
-        if not request.turn.acquire(blocking=False):
-            return
-        try:
-            call = request.call
-            if call is None:
-                return
-            step = None if request.is_cancelled else call.step()
-            if isinstance(step, Reply):
-                self._answer(request, step.content, step.delivery)
-            elif step is None or request.is_cancelled:
-                call.abandon()
-            else:
-                self._wait(request, step)
-                return
-            request.call = None
-            self._publish_later()
-        finally:
-            request.turn.release()
+        step = None if request.is_cancelled else call.step()
+        if isinstance(step, Reply):
+            self._answer(request, step.content, step.delivery)
+        elif step is None:
+            call.abandon()
+        else:
+            request.is_busy = step.total is not None
+            self._report_progress(request, step)
+            self.workers.submit(partial(self._step, request, call), step.seconds)
 
-    def _wait(self, request: OpenRequest, wait: Wait) -> None:
-        """Report how far a call is, and go on with it later."""
-        request.is_busy = wait.total is not None
-        # A client that is behind with reading does without progress.
-        if request.progress_token is not None and not self._output.unwritten:
-            params: Params = {"progressToken": request.progress_token, "progress": wait.done}
-            params |= {} if wait.total is None else {"total": wait.total}
-            params |= {"message": wait.message}
-            self._output.send(
-                {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-            )
-        self.workers.submit(partial(self._step, request), wait.seconds)
+    def _report_progress(self, request: OpenRequest, wait: Wait) -> None:
+        token = protocol.progress_token(request.message.params)
 
-    def _publish_later(self) -> None:
-        """Have the log file show what the ledger has, a moment later and for all calls until then."""
-        with self._lock:
-            before, self._is_publishing = self._is_publishing, True
-        if not before:
-            self.workers.submit(self._publish, PUBLISH)
-
-    def _publish(self) -> None:
-        self._is_publishing = False
-        self._get_calls().publish()
-
-    # The end
+        if token is not None and not request.is_cancelled and not self._output.is_behind:
+            total = {} if wait.total is None else {"total": wait.total}
+            params = {"progressToken": token, "progress": wait.done, "message": wait.message}
+            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params | total}  # fmt: skip
+            self._output.send(message)
 
     def finish(self, seconds: float) -> None:
         """Let the calls that are at work end, say that the others will not, and write all answers."""
@@ -350,10 +300,9 @@ class Server:
             if time.monotonic() >= end or not any(request.is_busy for request in left):
                 break
             time.sleep(BUSY)
+        closed = ProtocolError(protocol.CONNECTION_CLOSED, "Connection closed")
         for request in left:
-            self._answer_error(
-                request, ProtocolError(protocol.CONNECTION_CLOSED, "Connection closed")
-            )
+            self._answer_error(request, closed)
         self._output.flush(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
@@ -367,7 +316,7 @@ class Server:
             self._calls.close()
 
 
-def _key(id: protocol.Id) -> protocol.Id:
+def _key(id: protocol.Id | None) -> protocol.Id | None:
     """Return an id as it is compared: clients may write a number as text when they cancel."""
     if isinstance(id, str):
         with suppress(ValueError):
@@ -384,14 +333,13 @@ class Workers:
         self._lock = threading.Lock()
         self._submitted_job = threading.Condition(self._lock)
         self._ended_job = threading.Condition(self._lock)
-        self._submitted = self._threads = self._idle = self._working = 0
+        self._submitted = self._threads = self._working = 0
         self._is_stopped = False
 
     def submit(self, job: Callable[[], None], delay: float = 0.0) -> None:
         """Run a job after so many seconds. Jobs that are due at once run in the order of submission."""
         with self._lock:
-            # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
-            if len(self._jobs) >= self._idle and self._threads < self._max_threads:
+            if self._threads < self._max_threads:
                 try:
                     threading.Thread(target=self._run, daemon=True).start()
                     self._threads += 1
@@ -405,14 +353,11 @@ class Workers:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._idle += 1
                 while not self._is_due():
                     if self._is_stopped:
                         return
-                    self._submitted_job.wait(
-                        self._jobs[0][0] - time.monotonic() if self._jobs else None
-                    )
-                self._idle -= 1
+                    wait = self._jobs[0][0] - time.monotonic() if self._jobs else None
+                    self._submitted_job.wait(wait)
                 self._working += 1
                 _, _, job = heappop(self._jobs)
             try:
@@ -427,12 +372,10 @@ class Workers:
         return bool(self._jobs) and self._jobs[0][0] <= time.monotonic()
 
     def settle(self, seconds: float) -> None:
-        """Wait until no job is at work or due, but not longer than that."""
         with self._lock:
             self._ended_job.wait_for(lambda: not self._working and not self._is_due(), seconds)
 
     def stop(self) -> None:
-        """Drop the jobs that are not at work, and let the threads end."""
         with self._lock:
             self._is_stopped = True
             self._jobs.clear()

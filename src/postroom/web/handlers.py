@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 from urllib.parse import quote
 
@@ -25,10 +25,10 @@ from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
 from postroom.desk.proposals import normalize_text
 from postroom.services.services import Services
-from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.live import AutoDispatcher
 from postroom.web.request import ERRORS, OTHER_ERROR, Form, PageRequest, page, read_form
 from postroom.web.sessions import Sessions, ticket_error
-from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes, pages
+from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation
@@ -60,7 +60,6 @@ class Handlers:
 
     services: Services
     sessions: Sessions
-    feed: ChangeFeed
     dispatcher: AutoDispatcher
     zone: tzinfo
     checks: Callable[[], Sequence[Check]]  # those that answer at once
@@ -97,19 +96,17 @@ class Handlers:
         return self._with_cookie(session.secret, COOKIE_SECONDS)
 
     def _with_cookie(self, secret: str, seconds: int) -> Response:
-        answer = RedirectResponse("/", 303)
-        name, is_https = self.sessions.cookie, self.sessions.is_https
-        answer.set_cookie(name, secret, seconds, httponly=True, samesite="strict", secure=is_https)
+        answer, is_https = RedirectResponse("/", 303), self.sessions.is_https
+        answer.set_cookie(self.sessions.cookie, secret, seconds, httponly=True, samesite="strict", secure=is_https)  # fmt: skip
         return answer
 
     def unlock(self, request: PageRequest) -> Response:
-        """Lead back to the page that was asked for before it was locked."""
         path = request.form.get("next", "/")
         return RedirectResponse(path if _OWN_PATH.fullmatch(path) else "/", 303)
 
     def sign_out(self, request: PageRequest) -> Response:
         self.sessions.sign_out(request.session)
-        self.feed.notify()
+        self.dispatcher.feed.notify()
         return self._with_cookie("", 0)
 
     async def events(self, request: Request) -> Response:
@@ -124,18 +121,13 @@ class Handlers:
 
         if not await anyio.to_thread.run_sync(is_allowed):
             return Response(status_code=401)
-        return StreamingResponse(self.feed.stream(is_allowed), media_type="text/event-stream")
+        return StreamingResponse(
+            self.dispatcher.feed.stream(is_allowed), media_type="text/event-stream"
+        )
 
-    # What every page has
+    # The frame of a page
 
-    def _page(
-        self,
-        request: PageRequest,
-        template: str,
-        *notices: Notice,
-        status: int = 200,
-        **values: object,
-    ) -> Response:
+    def _page(self, request: PageRequest, template: str, *notices: Notice, status: int = 200, **values: object) -> Response:  # fmt: skip
         """Return a page in its frame; beside a letter (the value `entry`) and the summary it has the queue.
 
         With `back`, the address of another page, the template is a part of that page: its script gets it as it is, and
@@ -172,13 +164,12 @@ class Handlers:
         return self._page(request, "summary.html", chart=self._chart())
 
     def _queue(self, request: PageRequest, chosen: str) -> dict[str, object]:
-        """Return one page of the queue, newest first."""
-        lists = self._desk.reader.lists
+        lists, now = self._desk.reader.lists, self._desk.clock()
         is_live = self._desk.rules.live or lists.count("pending") > 0
         state = "pending" if is_live else "rehearsal"
         total = lists.count(state)
-        number = min(request.page_number, pages(total))
-        skip, now = (number - 1) * PAGE_SIZE, self._desk.clock()
+        number = request.page_number(total)
+        skip = (number - 1) * PAGE_SIZE
         # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
         failed = [
             one
@@ -201,11 +192,9 @@ class Handlers:
             self._reconcile()
         action = request.http.query_params.get("done", "")
         before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
-        last_two = [
-            life.name(state) for state in self._desk.reader.letters.past_states(request.id)[-2:]
-        ]
+        states = [*map(life.name, self._desk.reader.letters.past_states(request.id))]
         # A link from elsewhere must not make the page confirm what was not done.
-        is_done = len(last_two) == 2 and last_two[0] in before and last_two[1] in after
+        is_done = len(states) > 1 and states[-2] in before and states[-1] in after
         return self._letter(request, *([("good", sentence)] if is_done else []))
 
     def _reconcile(self) -> None:
@@ -231,7 +220,6 @@ class Handlers:
         )
 
     def plain(self, request: PageRequest) -> Response:
-        """Return the letter's text, or the source of its HTML part, as plain text."""
         letter = self._desk.reader.letters.get(request.id).letter
         text = letter.html if request.action == "source" else letter.text
         return Response(text, media_type="text/plain; charset=utf-8")
@@ -278,13 +266,13 @@ class Handlers:
                 raise life.refuse(request.id, entry.state, "decided again")
             act()
         except (Conflict, Denied, Invalid, Limited) as error:
-            self.feed.notify()
+            self.dispatcher.feed.notify()
             state = self._desk.reader.letters.get(request.id).state
             if edited and isinstance(state, life.Pending) and isinstance(error, Conflict):
                 return self.edit(request, f"{error.message}. This is what you typed; check it again.", 409)  # fmt: skip
             notice = ("stop", f"Not done. {_explain(error, state)}")
             return self._letter(request, notice, status=ERRORS.get(error.code, OTHER_ERROR)[0])
-        self.feed.notify()
+        self.dispatcher.feed.notify()
         self.dispatcher.wake_up.set()
         return RedirectResponse(f"/letter/{request.id}?done={edited or request.action}", 303)
 
@@ -294,29 +282,22 @@ class Handlers:
 
     def _approve(self, request: PageRequest, digest: str) -> Entry:
         by, proof = request.session.person, self.sessions.proof(request.session)
-        return self._desk.approve(
-            request.id, by=by, digest=digest, proof=proof, via=life.Channel.PAGE
-        )
+        return self._desk.approve(request.id, by=by, digest=digest, proof=proof, via=life.Channel.PAGE)  # fmt: skip
 
     def decide(self, request: PageRequest) -> Response:
         """Carry out the one of `life.DECISIONS` that the address names."""
-        event, form, session = request.action, request.form, request.session
+        event, form = request.action, request.form
         reason, sent = normalize_text(form.get("reason", "")).strip(), form.get("sent", "")
         if event == "revise" and not reason:
             raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
         if event == "resolve" and sent not in {"yes", "no"}:
             raise Invalid("Was it sent or not?", remedy="Go back and choose one.")
-        return self._decide(
-            request,
-            lambda: self._desk.decide(
-                request.id,
-                event,
-                by=session.person,
-                reason=reason,
-                sent=sent == "yes",
-                proof=self.sessions.proof(session),
-            ),
-        )
+
+        def act() -> Entry:
+            by, proof = request.session.person, self.sessions.proof(request.session)
+            return self._desk.decide(request.id, event, by=by, reason=reason, sent=sent == "yes", proof=proof)  # fmt: skip
+
+        return self._decide(request, act)
 
     # Editing
 
@@ -331,14 +312,8 @@ class Handlers:
         fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
         fields |= {"subject": letter.subject, "text": letter.text}
         fields |= {name: request.form[name] for name in FIELDS if name in request.form}
-        return self._page(
-            request,
-            "edit.html",
-            status=status if problem else 200,
-            entry=entry,
-            fields=fields,
-            error=problem,
-        )
+        status = status if problem else 200
+        return self._page(request, "edit.html", status=status, entry=entry, fields=fields, error=problem)  # fmt: skip
 
     def preview(self, request: PageRequest) -> Response:
         entry = self._desk.reader.letters.get(request.id)
@@ -395,39 +370,31 @@ class Handlers:
             states = (*states, *life.OPEN)
         lists = self._desk.reader.lists
         total = lists.count(*states, words=words, agent=agent)
-        number = min(request.page_number, pages(total))
-        letters = lists.summaries(
-            *states,
-            words=words,
-            agent=agent,
-            newest=PAGE_SIZE,
-            skip=(number - 1) * PAGE_SIZE,
-            by_outcome=True,
-        )[::-1]
+        number = request.page_number(total)
+        skip = (number - 1) * PAGE_SIZE
+        letters = lists.summaries(*states, words=words, agent=agent, newest=PAGE_SIZE, skip=skip, by_outcome=True)  # fmt: skip
         return self._page(
             request,
             "history.html",
             query=query,
             number=number,
-            letters=letters,
+            letters=letters[::-1],
             total=total,
             chart=self._chart(),
         )
 
     def _chart(self) -> dict[str, object] | None:
         now = datetime.fromtimestamp(self._desk.clock().wall, self.zone)
-        offset = now.utcoffset()
-        seconds = int(offset.total_seconds()) if offset else 0
+        offset = now.utcoffset() or timedelta()
         since = now.timestamp() - CHART_DAYS * DAY
-        return chart(self._desk.reader.lists.per_day(since, seconds), now.date())
+        counts = self._desk.reader.lists.per_day(since, int(offset.total_seconds()))
+        return chart(counts, now.date())
 
     def chain(self, request: PageRequest) -> Response:
         self._desk.flush_log()
         faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
         head = self._desk.reader.actions.head()
-        return self._page(
-            request, "chain.html", title="Audit log", back="/history", head=head, faults=faults
-        )
+        return self._page(request, "chain.html", title="Audit log", back="/history", head=head, faults=faults)  # fmt: skip
 
     def agents(self, request: PageRequest) -> Response:
         present: dict[str, tuple[str, int]] = {}
@@ -444,9 +411,8 @@ class Handlers:
         return self._page(request, "health.html", checks=self.checks())
 
     def mail_health(self, request: PageRequest) -> Response:
-        return self._page(
-            request, "checks.html", title="Mail", back="/health", checks=self.mail_checks()
-        )
+        checks = self.mail_checks()
+        return self._page(request, "checks.html", title="Mail", back="/health", checks=checks)
 
 
 def _explain(error: PostroomError, state: life.State) -> str:

@@ -24,8 +24,6 @@ MAX_NOTICES: Final = 20  # sentences that wait to be shown
 
 
 class ChangeFeed:
-    """Tells open pages that the queue has changed."""
-
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._streams: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -37,14 +35,12 @@ class ChangeFeed:
         return bool(self._streams)
 
     def notify(self) -> None:
-        """Tell every open page that something changed."""
         with self._lock:
             for event, loop in self._streams.items():
                 with suppress(RuntimeError):  # its loop has ended
                     loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
-        """End all streams and both threads."""
         self.closing.set()
         self.notify()
 
@@ -52,12 +48,9 @@ class ChangeFeed:
         """Poll the ledger for changes by other processes while a page is open, until `close`."""
         previous: object = None
         while not self.closing.wait(POLL_SECONDS if self.has_readers else UNREAD_SECONDS):
-            if not self.has_readers:
-                continue
-            try:
-                current = self._desk.reader.lists.change_token()
-            except Exception:  # noqa: BLE001 - the next page that is loaded shows the error
-                current = None
+            current: object = None
+            with suppress(Exception):  # the next page that is loaded shows the error
+                current = self._desk.reader.lists.change_token() if self.has_readers else previous
             if current != previous:
                 previous = current
                 self.notify()
@@ -88,9 +81,9 @@ class ChangeFeed:
 class AutoDispatcher:
     """Reconciles the folders and sends what is approved and due, in a thread."""
 
-    def __init__(self, desk: Desk, feed: ChangeFeed) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._feed = feed
+        self.feed = ChangeFeed(desk)
         self.wake_up = threading.Event()  # set to start the next round at once
         self._lock = threading.Lock()
         self._notices: list[str] = []  # that no page has shown yet
@@ -107,17 +100,14 @@ class AutoDispatcher:
     def take_notices(self, *, keep: bool) -> list[str]:
         """Return the sentences that no page has shown yet; unless `keep`, they count as shown."""
         with self._lock:
-            notices = list(self._notices)
-            if not keep:
-                self._notices.clear()
-            return notices
+            notices = self._notices
+            self._notices = notices if keep else []
+            return list(notices)
 
     def run(self) -> None:
-        while not self._feed.closing.is_set():
+        while not self.feed.closing.is_set():
+            self.wake_up.wait(self.run_once())
             self.wake_up.clear()
-            pause = self.run_once()
-            if not self._feed.closing.is_set():
-                self.wake_up.wait(pause)
 
     def run_once(self) -> float:
         """Do one round; return the seconds until the next one."""
@@ -146,5 +136,5 @@ class AutoDispatcher:
             ]
         except Exception:  # noqa: BLE001 - the next round reports it
             return IDLE_SECONDS
-        usual = BUSY_SECONDS if waits or self._feed.has_readers else IDLE_SECONDS
+        usual = BUSY_SECONDS if waits or self.feed.has_readers else IDLE_SECONDS
         return max(0.05, min([usual, *(wait for wait in waits if wait > 0)]))

@@ -17,11 +17,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.core.errors import Denied, Invalid, Limited, PostroomError
+from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import MAX_TEXT
 from postroom.core.values import dataclass
 from postroom.web.sessions import HEADERS, BrowserSession, Sessions
-from postroom.web.templates import render
+from postroom.web.templates import pages, render
 
 # Bytes of a form: a character has up to four, and each is written as three.
 MAX_FORM: Final = 12 * MAX_TEXT + 1_000_000
@@ -61,14 +61,12 @@ class PageRequest:
 
     @property
     def action(self) -> str:
-        """The name of the form: the last part of the address."""
         return self.http.url.path.rpartition("/")[2]
 
-    @property
-    def page_number(self) -> int:
-        """The page of a list that the address asks for."""
+    def page_number(self, total: int) -> int:
+        """Return the page that the address asks for, of a list of so many letters."""
         text = self.http.query_params.get("page", "")
-        return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
+        return min(int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1, pages(total))
 
     @property
     def digest(self) -> str:
@@ -77,9 +75,6 @@ class PageRequest:
         if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
             raise Invalid("The form does not say which letter you saw", remedy="Load the page again.")  # fmt: skip
         return digest
-
-
-# On the way in
 
 
 class RequestGuard:
@@ -105,10 +100,9 @@ class RequestGuard:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._sessions.is_own_host(hosts[0]):
             return f"This desk answers only at {self._sessions.address}.\n"
-        is_form = request.method not in {"GET", "HEAD"}
-        if is_form and not self._sessions.is_own_form(request.headers):
-            return "This request did not come from a page of the desk. Load the page again.\n"
-        return ""
+        if request.method in {"GET", "HEAD"} or self._sessions.is_own_form(request.headers):
+            return ""
+        return "This request did not come from a page of the desk. Load the page again.\n"
 
 
 def signed_in(
@@ -146,13 +140,13 @@ def _handle(sessions: Sessions, request: PageRequest, act: Handler) -> Response:
 
 def _locked_page(request: PageRequest, problem: str = "") -> Response:
     """Return the page that asks for the passphrase, and then continues with this request."""
-    url, fields = request.http.url, request.form
-    action = url.path
-    if request.http.method != "POST":
-        query = f"?{url.query}" if url.query else ""
-        action, fields = "/unlock", {"next": url.path + query}
-    fields = {**fields, "token": request.session.token}
-    return page("locked.html", 401, action=action, fields=fields, error=problem)
+    url, token = request.http.url, request.session.token
+    if request.http.method == "POST":
+        fields = {**request.form, "token": token}
+        return page("locked.html", 401, action=url.path, fields=fields, error=problem)
+    path = f"{url.path}?{url.query}" if url.query else url.path
+    fields = {"next": path, "token": token}
+    return page("locked.html", 401, action="/unlock", fields=fields, error=problem)
 
 
 async def read_form(request: Request, most: int = MAX_FORM) -> Form:
@@ -175,21 +169,16 @@ async def read_form(request: Request, most: int = MAX_FORM) -> Form:
     return dict(fields)
 
 
-# Answers
-
-
 def page(template: str, status: int = 200, /, **values: object) -> Response:
     return Response(render(template, **values), status, media_type="text/html; charset=utf-8")
 
 
 async def error_page(_request: Request, error: Exception) -> Response:
-    """Return an error as a page that says what to do next."""
+    if isinstance(error, HTTPException):  # no such address, or no such method there
+        error = NotFound("There is no such page.")
     if isinstance(error, PostroomError):
         status, title = ERRORS.get(error.code, OTHER_ERROR)
         cause, remedy = error.message, error.remedy
-    elif isinstance(error, HTTPException):  # no such address, or no such method there
-        status, title = ERRORS["not_found"]
-        cause, remedy = "There is no such page.", ""
     else:
         status, title = 500, "Unexpected error"
         cause = f"Something unexpected happened ({type(error).__name__}). Nothing was lost."

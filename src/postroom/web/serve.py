@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import tzinfo
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
@@ -22,12 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from postroom.core import life
 from postroom.core.errors import Denied, PostroomError
-from postroom.core.records import Check
-from postroom.services.services import Services
 from postroom.web.handlers import Handlers
-from postroom.web.live import AutoDispatcher, ChangeFeed
 from postroom.web.request import SIGN_OUT, Handler, RequestGuard, error_page, signed_in
-from postroom.web.sessions import Sessions
 from postroom.web.templates import STATIC, STATIC_TYPES, render
 
 MAX_SLOW: Final = 4  # slow pages at once: a conversation, a long log
@@ -88,16 +83,12 @@ class LimitedConnection(H11Protocol):
     """A connection that closes if no request arrives in time, and makes room when there are too many."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; above the limit, close the oldest one that has no request."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._update_timer()
-        connections = [
-            one
-            for one in self.connections
-            if isinstance(one, LimitedConnection) and not one.transport.is_closing()
-        ]
+        ours = (one for one in self.connections if isinstance(one, LimitedConnection))
+        connections = [one for one in ours if not one.transport.is_closing()]
         if len(connections) > MAX_CONNECTIONS:
             idle = (one for one in connections if one is not self and not one.has_request)
             min(idle, key=lambda one: one.opened_at, default=self).transport.close()
@@ -133,37 +124,18 @@ class LimitedConnection(H11Protocol):
 
 
 @contextmanager
-def serve_desk(
-    services: Services,
-    sessions: Sessions,
-    listener: socket.socket,
-    *,
-    zone: tzinfo,
-    checks: Callable[[], Sequence[Check]],
-    mail_checks: Callable[[], Sequence[Check]],
-) -> Iterator[Callable[[], bool]]:
+def serve_desk(handlers: Handlers, listener: socket.socket) -> Iterator[Callable[[], bool]]:
     """Serve the page in threads until the block ends; yield a function that says whether it is still served.
 
     Raises `Denied` where a passphrase is required and none is set. The listener is closed.
     """
-    desk = services.desk
-    if sessions.needs_passphrase and not desk.reader.settings.passphrase:
-        exposed = "A desk that other machines can reach"
+    sessions, dispatcher = handlers.sessions, handlers.dispatcher
+    if sessions.needs_passphrase and not sessions.desk.reader.settings.passphrase:
+        what = "A desk that other machines can reach" if sessions.is_exposed else "Trust level desk"
         raise Denied(
-            f"{exposed if sessions.is_exposed else 'Trust level desk'} needs your passphrase, and none is set",
+            f"{what} needs your passphrase, and none is set",
             remedy="Set one with `postroom init --passphrase`.",
         )
-    feed = ChangeFeed(desk)
-    dispatcher = AutoDispatcher(desk, feed)
-    handlers = Handlers(
-        services=services,
-        sessions=sessions,
-        feed=feed,
-        dispatcher=dispatcher,
-        zone=zone,
-        checks=checks,
-        mail_checks=mail_checks,
-    )
     config = uvicorn.Config(
         build_app(handlers),
         http=LimitedConnection,
@@ -177,14 +149,14 @@ def serve_desk(
         h11_max_incomplete_event_size=65_536,
     )
     server = uvicorn.Server(config)
-    work = (feed.watch, dispatcher.run, lambda: server.run(sockets=[listener]))
+    work = (dispatcher.feed.watch, dispatcher.run, lambda: server.run(sockets=[listener]))
     threads = [threading.Thread(target=each, daemon=True) for each in work]
     for thread in threads:
         thread.start()
     try:
         yield threads[-1].is_alive
     finally:
-        feed.close()  # first, so that the server does not wait for open streams
+        dispatcher.feed.close()  # first, so that the server does not wait for open streams
         dispatcher.wake_up.set()
         server.should_exit = True
         for thread in threads:
@@ -194,10 +166,7 @@ def serve_desk(
 
 @contextmanager
 def redirect_file(folder: Path, address: str) -> Iterator[str]:
-    """Yield the address of a private file that leads a browser to a sign-in address.
-
-    On a browser's command line, the sign-in address itself would be visible to other users in the list of processes.
-    """
+    """Yield the address of a private file that leads a browser to a sign-in address, which other users must not see."""
     with NamedTemporaryFile("w", prefix="desk-", suffix=".html", dir=folder) as file:  # mode 0600
         file.write(render("redirect.html", address=address))
         file.flush()

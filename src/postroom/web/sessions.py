@@ -1,8 +1,8 @@
 """Sign-in and sessions of browsers, and what a browser may do with the page.
 
-A request must name a host of the desk, and a form must come from a page of the desk and carry the session's token, so that
-pages of others cannot reach it. A browser signs in with an address that works once. Where a passphrase is required, it is
-asked for at sign-in and again after a time without activity.
+A request must name a host of the desk, and a form must come from a page of the desk and carry the session's token.
+A browser signs in with an address that works once. Where a passphrase is required, it is asked for at sign-in and
+again after a time without activity.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ LONGEST_DELAY: Final = 900.0  # seconds between two tries
 
 
 class BrowserSession(NamedTuple):
-    """A browser that is signed in: its secret (the value of its cookie) and its person."""
+    """A browser that is signed in."""
 
-    secret: str
+    secret: str  # the value of its cookie
     person: str
 
     @property
@@ -53,8 +53,6 @@ class BrowserSession(NamedTuple):
 
 @dataclass(slots=True)
 class Sessions:
-    """The browsers that are signed in to one desk."""
-
     desk: Desk
     port: int
     origin: str = ""  # the address of the person's own proxy, if there is one
@@ -66,11 +64,8 @@ class Sessions:
     _delayed_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    # Where requests may come from
-
     @property
     def origins(self) -> frozenset[str]:
-        """The origins under which a browser reaches the desk."""
         hosts = [self.host, "localhost"] if self.host in {"127.0.0.1", "[::1]"} else [self.host]
         port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
         own = [f"http://{host}{port}" for host in hosts]
@@ -103,8 +98,6 @@ class Sessions:
         """Whether a sign-in address alone is not enough."""
         return self.is_exposed or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
 
-    # Signing in and out
-
     def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
         """Use up a ticket and return a new session; raises `Denied` or `Limited`."""
         if not self.desk.reader.sessions.is_ticket_valid(ticket):
@@ -131,8 +124,6 @@ class Sessions:
         """Return the secret bound to this address, so that a cookie of another desk is worth nothing here."""
         return f"{secret} {self.origin or self.port}"
 
-    # The passphrase
-
     def is_locked(self, session: BrowserSession) -> bool:
         return self.needs_passphrase and self.proof(session) is None
 
@@ -143,7 +134,6 @@ class Sessions:
         return unlocked if unlocked and not is_idle and self.desk.trust.is_valid(unlocked) else None
 
     def record_activity(self, session: BrowserSession) -> None:
-        """Start the idle time anew."""
         if (unlocked := self.proof(session)) is not None:
             self._unlocked[session.secret] = (self._now, unlocked)
 

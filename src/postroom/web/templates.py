@@ -29,9 +29,6 @@ from postroom.core.text import INVISIBLE, duration, is_shaping, plural, short_du
 from postroom.desk.proposals import AUTHORS, ORCHESTRATOR
 
 PAGE_SIZE: Final = 50  # letters of a list on one page
-MAX_TEXT_SHOWN: Final = 200_000  # characters of a letter on a page; a link leads to the rest
-MAX_SOURCES: Final = 60
-MAX_MAIL_TEXT: Final = 20_000  # characters of each mail of a conversation
 CHART_DAYS: Final = 30
 SERIES: Final = ("approved", "rejected", "sent")
 OUTCOMES: Final = (*life.CLOSED, "rehearsal", *life.OPEN)
@@ -52,17 +49,12 @@ _STATIC_URLS: Final = {
 }
 _HIDDEN_RUN = re.compile(f"({INVISIBLE.pattern})\\1*")
 _MARK = Markup('<b class="hidden-char" title="{}">U+{:04X}{}</b>')
-_ISOLATED = Markup('<bdi dir="auto">{}</bdi>')
 _TIME = Markup('<time datetime="{}">{}</time>')
 _MARKER = f"\0{token_hex(8)}\0"  # for a moment; random, so that no text can contain it
-_CODE = Markup("<code>{}</code>")
 
 
 def reveal(text: str) -> Markup:
-    """Return escaped text in which every hidden or direction-changing character is a mark with its code point.
-
-    A run of the same character is one mark with a count.
-    """
+    """Return escaped text in which each run of a hidden or direction-changing character is a mark with its code point."""
     parts, end = [], 0
     for match in _HIDDEN_RUN.finditer(text):
         start = match.start() + is_shaping(text, match.start())  # which is needed where it is
@@ -76,8 +68,7 @@ def reveal(text: str) -> Markup:
 
 
 def isolate(text: str) -> Markup:
-    """Return revealed text in an element with a text direction of its own, so that it cannot reorder the page."""
-    return _ISOLATED.format(reveal(text))
+    return Markup('<bdi dir="auto">{}</bdi>').format(reveal(text))
 
 
 def mark_code(text: str) -> Markup:
@@ -85,7 +76,8 @@ def mark_code(text: str) -> Markup:
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick without its partner
         return escape(text)
-    return Markup("").join(_CODE.format(one) if at % 2 else one for at, one in enumerate(parts))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(one) if at % 2 else one for at, one in enumerate(parts))
 
 
 def describe(state: life.State, zone: tzinfo) -> Markup:
@@ -101,7 +93,6 @@ def describe(state: life.State, zone: tzinfo) -> Markup:
 
 
 def utc_time(stamp: Stamp | float) -> str:
-    """Return a moment as the `datetime` attribute of a `time` element has it."""
     return f"{datetime.fromtimestamp(_seconds(stamp), UTC).isoformat()[:19]}Z"
 
 
@@ -116,12 +107,10 @@ def _seconds(stamp: Stamp | float) -> int:
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was, in one unit: `now`, `20 s`, `3 d`."""
     return "now" if seconds < 10 else short_duration(seconds)
 
 
 def time_left(seconds: float) -> str:
-    """Return the time that is left, in one unit, rounded up."""
     if seconds > 96 * 3600:
         return f"{ceil(seconds / 86_400)} d"
     return f"{ceil(seconds / 3600)} h" if seconds > 3600 else f"{max(1, ceil(seconds / 60))} min"
@@ -132,12 +121,10 @@ def pages(total: int) -> int:
 
 
 def agent_name(name: str) -> str:
-    """Return the author of a letter as people say it."""
     return AUTHORS.get(name) or ("Postroom's own draft" if name == ORCHESTRATOR else name)
 
 
 def approval_date(state: life.State, zone: tzinfo) -> datetime | None:
-    """Return when a person approved a letter; None where nobody did."""
     verdict = getattr(state, "verdict", None)
     if verdict is None or verdict.is_automatic:
         return None
@@ -159,7 +146,7 @@ def decided_by(state: life.State) -> str:
 def chart(counts: Mapping[int, Mapping[str, int]], today: date) -> dict[str, object] | None:
     """Return how many letters were approved, rejected and sent on each of the last days; None where none was.
 
-    `counts` are by days since 1970. Each day has the number of its column; `highest` is that of all bars.
+    `counts` are by days since 1970. Each day has the number of its column.
     """
     first = today - timedelta(days=CHART_DAYS - 1)
     start = (first - date(1970, 1, 1)).days
@@ -175,9 +162,6 @@ def chart(counts: Mapping[int, Mapping[str, int]], today: date) -> dict[str, obj
     return {"days": days, "totals": totals, "highest": highest}
 
 
-# The difference of an edit
-
-
 # A part of a difference, after its kind: `same`, `ins`, `del`, or `skip` for unchanged text that is left out.
 Piece = tuple[str, str]
 
@@ -189,18 +173,14 @@ def letter_changes(before: Letter, after: Letter) -> list[tuple[str, list[Piece]
         old, new = ([str(one) for one in getattr(letter, name)] for letter in (before, after))
         if set(old) != set(new):
             changes.append((name.capitalize(), _address_changes(old, new)))
-    if before.subject != after.subject:
-        changes.append(("Subject", text_changes(before.subject, after.subject)))
-    if before.text != after.text:
-        changes.append(("Text", text_changes(before.text, after.text)))
+    texts = {"Subject": (before.subject, after.subject), "Text": (before.text, after.text)}
+    changes += [(name, text_changes(*pair)) for name, pair in texts.items() if pair[0] != pair[1]]
     if before.html and not after.html:
-        dropped = ("del", "The HTML part is dropped: it no longer matches the text.")
-        changes.append(("HTML", [dropped]))
+        changes.append(("HTML", [("del", "The HTML part is dropped: it no longer matches the text.")]))  # fmt: skip
     return changes
 
 
 def _address_changes(old: list[str], new: list[str]) -> list[Piece]:
-    """Return every address once, each followed by a space."""
     kinds = dict.fromkeys(old, "del") | {one: "same" if one in old else "ins" for one in new}
     return [piece for one, kind in kinds.items() for piece in ((kind, one), ("same", " "))]
 
@@ -246,8 +226,6 @@ def _unchanged(text: str) -> list[Piece]:
     return [("same", text[:CONTEXT]), ("skip", skipped), ("same", text[-CONTEXT:])]
 
 
-# The templates
-
 ENVIRONMENT: Final = Environment(
     loader=PackageLoader("postroom.web"),
     autoescape=True,
@@ -257,32 +235,22 @@ ENVIRONMENT: Final = Environment(
     auto_reload=False,
 )
 ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
+_FILTERS: Final = (
+    *(age, agent_name, approval_date, decided_by, describe, duration, elapsed, isolate, local_time),
+    *(mark_code, pages, plural, reveal, time_left, utc_time),
+)
+ENVIRONMENT.filters |= {function.__name__: function for function in _FILTERS}
 ENVIRONMENT.filters |= {
-    "age": age,
-    "agent_name": agent_name,
-    "approval_date": approval_date,
-    "decided_by": decided_by,
-    "describe": describe,
     "due_in": lambda state, now: max(0.0, state.wait - elapsed(state.since, now)),
-    "duration": duration,
-    "elapsed": elapsed,
-    "isolate": isolate,
     "kind": life.name,
-    "local_time": local_time,
-    "mark_code": mark_code,
-    "pages": pages,
-    "plural": plural,
-    "reveal": reveal,
     "sha256": lambda content: sha256(content).hexdigest(),
-    "time_left": time_left,
-    "utc_time": utc_time,
 }
 ENVIRONMENT.globals |= {
     "chart_days": CHART_DAYS,
     "marks": ("calm", "look", "stop"),  # the classes of a risk card's levels
-    "max_mail_text": MAX_MAIL_TEXT,
-    "max_sources": MAX_SOURCES,
-    "max_text_shown": MAX_TEXT_SHOWN,
+    "max_mail_text": 20_000,  # characters of each mail of a conversation
+    "max_sources": 60,
+    "max_text_shown": 200_000,  # characters of a letter; a link leads to the rest
     "open_states": life.OPEN,
     "outcomes": OUTCOMES,
     "static": _STATIC_URLS,

@@ -17,7 +17,7 @@ import pytest
 
 from postroom.cli.server import Options, parse
 from postroom.tools import protocol
-from postroom.tools.calls import PIECE, Calls
+from postroom.tools.calls import PIECE, PUBLISH, Calls
 from postroom.tools.listing import load
 from postroom.tools.protocol import MAX_LINE
 from postroom.tools.stdio import END_OF_INPUT, GRACE, MAX_UNREAD, LineBuffer, Output, read_lines
@@ -25,7 +25,6 @@ from postroom.tools.table import CHANGES, Contract, Failure, Reply, Tool, ToolCo
 from postroom.tools.wire import (
     MAX_OPEN,
     MAX_QUEUED,
-    PUBLISH,
     THREADS,
     Server,
     Workers,
@@ -450,15 +449,10 @@ class WaitingCalls:
     def __init__(self, *calls: Waiting) -> None:
         self._calls = iter(calls)
         self.begun = 0
-        self.published = threading.Semaphore(0)
 
     def begin(self, *_: object) -> Waiting:
         self.begun += 1
         return next(self._calls)
-
-    def publish(self) -> None:
-        """Count it: there is no log."""
-        self.published.release()
 
     def close(self) -> None:
         """Do nothing: there is no desk."""
@@ -570,7 +564,7 @@ def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
         return None
 
     tool = Tool(letter_status, "Rest", Failure, CHANGES)
-    calls = Calls(Contract("all", "", (tool,)), {tool.name: {}}, no_desk, lambda: None)
+    calls = Calls(Contract("all", (tool,)), {tool.name: {}}, no_desk, lambda: None)
     with serve_calls(calls) as (send, read):
         send(id=1, method="tools/call", params=CALL)
         told = [read(), read()]
@@ -580,17 +574,47 @@ def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
     assert ended - began >= 1.2
 
 
+class FlushedDesk:
+    """Counts how often its log was brought up to its ledger."""
+
+    def __init__(self) -> None:
+        self.flushed = threading.Semaphore(0)
+
+    def flush_log(self) -> None:
+        self.flushed.release()
+
+
 def test_the_log_is_published_after_a_call_that_has_waited() -> None:
     """And not only after its first step."""
-    made: Any = WaitingCalls(Waiting(PUBLISH + 0.1))
-    null = os.open(os.devnull, os.O_WRONLY)
-    server = Server(load("all"), lambda: made, Output(null), "claude")
-    call = {"name": "letter_status", "_meta": ENVELOPE}
-    server.receive(lines({"id": 1, "method": "tools/call", "params": call}))
-    assert made.published.acquire(timeout=10)
-    assert made.published.acquire(timeout=10)
-    server.close()
-    os.close(null)
+
+    def letter_status(_: ToolContext) -> Generator[float, None, Failure]:
+        yield PUBLISH + 0.1
+        return Failure(error={})
+
+    desk: Any = FlushedDesk()
+    tool = Tool(letter_status, "Rest", Failure, CHANGES)
+    contract = Contract("all", (tool,))
+    calls = Calls(contract, {tool.name: {}}, lambda: desk, lambda: None)
+    with serve_calls(calls) as (send, _):
+        send(id=1, method="tools/call", params=CALL)
+        assert desk.flushed.acquire(timeout=10)
+        assert desk.flushed.acquire(timeout=10)
+
+
+def test_the_log_is_published_after_a_call_that_was_given_up() -> None:
+    def letter_status(_: ToolContext) -> Generator[float, None, Failure]:
+        yield 60.0
+        return Failure(error={})
+
+    desk: Any = FlushedDesk()
+    tool = Tool(letter_status, "Rest", Failure, CHANGES)
+    calls = Calls(Contract("all", (tool,)), {tool.name: {}}, lambda: desk, lambda: None)
+    call = calls.begin(tool.name, {}, protocol.Caller("claude"))
+    call.step()
+    assert desk.flushed.acquire(timeout=10)
+    call.abandon()
+    assert desk.flushed.acquire(timeout=10)
+    calls.close()
 
 
 def test_an_id_that_was_cancelled_as_text_is_the_number() -> None:

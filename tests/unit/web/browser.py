@@ -18,6 +18,8 @@ import httpx2
 
 from postroom.cli.serve import ListenAddress, listen
 from postroom.core.records import Check
+from postroom.web.handlers import Handlers
+from postroom.web.live import AutoDispatcher
 from postroom.web.serve import serve_desk
 from postroom.web.sessions import Sessions, new_sign_in_address
 from postroom.web.templates import ENVIRONMENT
@@ -301,9 +303,11 @@ def opened(
     sessions = Sessions(office.desk, port, origin=origin, is_exposed=is_exposed, idle_seconds=idle)
     with ExitStack() as stack:
         stack.callback(listener.close)
-        stack.enter_context(
-            serve_desk(office.services, sessions, listener, zone=UTC, checks=health, mail_checks=mail_health)
+        handlers = Handlers(
+            services=office.services, sessions=sessions, dispatcher=AutoDispatcher(office.desk), zone=UTC,
+            checks=health, mail_checks=mail_health,
         )  # fmt: skip
+        stack.enter_context(serve_desk(handlers, listener))
         yield Site(sessions, stack)
 
 

@@ -180,7 +180,7 @@ class Paced(AutoDispatcher):
     """A dispatcher that goes round so often and no more."""
 
     def __init__(self, desk: Desk, many: int, between: Callable[[int], object]) -> None:
-        super().__init__(desk, ChangeFeed(desk))
+        super().__init__(desk)
         self.many, self.between = many, between
         self.waits: list[float] = []
 
@@ -209,7 +209,7 @@ def shown(
 ) -> str:
     """Return a page as it is drawn beside this dispatcher."""
     handlers = Handlers(
-        services=office.services, sessions=Sessions(office.desk, 1), feed=dispatcher._feed, dispatcher=dispatcher, zone=UTC, checks=fine, mail_checks=fine,
+        services=office.services, sessions=Sessions(office.desk, 1), dispatcher=dispatcher, zone=UTC, checks=fine, mail_checks=fine,
     )  # fmt: skip
     headers = [(b"x-desk-live", b"1")] if live else []
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": headers, "path_params": {"id": id}}  # fmt: skip

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
 from postroom.web.handlers import Handlers
-from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.live import AutoDispatcher
 from postroom.web.request import MAX_FORM
 from postroom.web.serve import build_app
 from tests.desks import Office
@@ -34,9 +34,8 @@ def entry(office: Office) -> Entry:
 
 def routes(office: Office, site: Site, method: str) -> list[str]:
     """Return every address of the page that takes this method, as it is written."""
-    feed = ChangeFeed(office.desk)
     handlers = Handlers(
-        services=office.services, sessions=site.sessions, feed=feed, dispatcher=AutoDispatcher(office.desk, feed), zone=UTC,
+        services=office.services, sessions=site.sessions, dispatcher=AutoDispatcher(office.desk), zone=UTC,
         checks=fine, mail_checks=fine,
     )  # fmt: skip
     inner = narrow(build_app(handlers).inner, Starlette)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from postroom.tools import table
@@ -11,14 +12,7 @@ from postroom.tools.answers import fenced_reply, hidden_text, more_text
 from postroom.tools.contracts import postroom, vault
 from postroom.tools.contracts.agents import MESSAGE_TOOLS
 
-MESSAGES: Final = (
-    "send_message and receive_message are for other agents in this repository, not for mail. Answer"
-    " with reply_to."
-)
-INSTRUCTIONS: Final = (
-    f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
-    f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS} {MESSAGES}"
-)
+_json: Final = partial(json.dumps, ensure_ascii=False)
 
 
 def _content(note: vault.NoteContent) -> table.Reply:
@@ -53,10 +47,6 @@ def _written(note: vault.NoteContent | vault.NoteWritten) -> table.Reply:
     return table.Reply(f"Written. etag {result.etag}. {result.hint}".rstrip(), result)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 SHAPES: Final[Mapping[str, Callable[..., table.Reply]]] = {
     "read_note": _content,
     "write_note": _written,
@@ -74,7 +64,6 @@ NOTE_TOOLS: Final = tuple(
 )
 CONTRACT: Final = table.Contract(
     name="all",
-    instructions=INSTRUCTIONS,
     tools=(*postroom.TOOLS, *NOTE_TOOLS, *MESSAGE_TOOLS),
     resources=postroom.CONTRACT.resources,
 )

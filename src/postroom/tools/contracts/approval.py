@@ -59,8 +59,7 @@ def search_email(
     context: table.ToolContext,
     *,
     query: Annotated[
-        Query,
-        "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')",
+        Query, "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
     ],
     max_results: Annotated[int, Field(ge=1, le=50), "Maximum number of results to return"] = 5,
 ) -> table.Reply:
@@ -71,19 +70,14 @@ def search_email(
     query, emails = one_line(query), tuple(map(_email, page.items))
     rows = [DOCUMENT.text("found", count=len(emails), query=query)]
     for number, (email, item) in enumerate(zip(emails, page.items, strict=True), 1):
-        rows.append(
-            DOCUMENT.text(
-                "found_email", number=number, email=email, day=documents.moment(item.date)
-            )
-        )
+        day = documents.moment(item.date)
+        rows.append(DOCUMENT.text("found_email", number=number, email=email, day=day))
     text = "\n\n".join(rows) if emails else DOCUMENT.text("nothing_found", query=query)
     return table.Reply(text, EmailResults(emails=emails, notes=page.notes[:5]))
 
 
 def _email(summary: Summary) -> EmailResult:
-    from email.utils import (
-        format_datetime,
-    )  # imported here: it takes 5 ms, and only a search needs it
+    from email.utils import format_datetime  # takes 5 ms, and only a search needs it
 
     return EmailResult(
         message_id=summary.id,
@@ -168,7 +162,6 @@ def _rehearsed(context: table.ToolContext, written: Written, what: str) -> table
 
 
 def _send_reply(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str) -> table.Reply:
-    """Return the answer to a send: the ids of a sent letter, otherwise a refusal with the document's text."""
     match entry.state:
         case life.Sent(message=message, thread=thread) as state:
             text = DOCUMENT.text("sent", what=what, state=state)
@@ -186,7 +179,6 @@ def _send_reply(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str)
 
 CONTRACT: Final = table.Contract(
     name="approval",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(search_email, "Search emails", EmailResults, table.READS),
         table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),

@@ -66,8 +66,6 @@ class FoundEmails(table.Result):
 
 
 # Section 4
-
-
 def send_email(
     context: table.ToolContext,
     *,
@@ -113,8 +111,7 @@ def search_emails(
     context: table.ToolContext,
     *,
     query: Annotated[
-        GivenQuery,
-        "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
+        GivenQuery, "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')"
     ],
     max_results: Annotated[int, Field(ge=1, le=50)] = 10,
     include_body: Annotated[bool, "Include full email body in results"] = False,
@@ -179,12 +176,13 @@ def reply_to_thread(
 def _send(
     context: table.ToolContext, written: Written, what: str, warnings: Sequence[str]
 ) -> table.Waiting:
+    """Propose a letter, send it if it is approved, and return the document's text; `what` is "Email" or "Reply"."""
+
     def log_pace(wait: float) -> float:  # section 10: log a send that waits because of the pace
         if isinstance(wait, PaceDelay):
             _log_wait(context, wait)
         return wait
 
-    # Propose the letter, send it if it is approved, and return the document's text; `what` is "Email" or "Reply".
     letter = context.desk.composer.letter(written)
     posting = context.desk.calls.posting(context.call, letter, Proposal(refuse_if_sent=True))
     entry = yield from table.waiting_for(posting, log_pace)
@@ -195,12 +193,11 @@ def _send(
         "sent", what=what, state=state, to=_addresses(letter.to), subject=letter.subject
     )
     text += DOCUMENT.text("refused", people=", ".join(state.refused)) if state.refused else ""
-    ids = {"message_id": state.message, "thread_id": state.thread}
-    return outcome(_warned(context, text, warnings), **ids)
+    text = _warned(context, text, warnings)
+    return outcome(text, message_id=state.message, thread_id=state.thread)
 
 
 def _unsent(context: table.ToolContext, entry: Entry) -> str:
-    """Return the document's text for a letter that was not sent: why, and what happens to it."""
     state, head = entry.state, DOCUMENT.head(context.call.action_type)
     why = ""
     if isinstance(state, life.Approved) and state.code in (Limited.code, "pace"):
@@ -221,8 +218,6 @@ def _warned(context: table.ToolContext, text: str, warnings: Sequence[str]) -> s
 
 
 # Section 6
-
-
 def _preview(
     context: table.ToolContext,
     written: Written,
@@ -255,10 +250,7 @@ def _addresses(addresses: tuple[Address, ...]) -> str:
 
 
 # Section 10
-
-
 def _wait_for_turn(context: table.ToolContext) -> Iterator[float]:
-    """Yield the seconds to wait if there were too many searches in the last minute."""
     seconds = context.services.mailbox.turn()
     if seconds:
         _log_wait(context, seconds)
@@ -275,30 +267,18 @@ def _log_wait(context: table.ToolContext, seconds: float) -> None:
 
 
 # Section 8
-
-
 def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
     """Write one line of JSON to standard error; skip it if nobody reads there, so that no call fails or waits."""
-    entry: dict[str, object] = {
-        "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "level": level,
-        "action": action,
-        "dry_run": dry_run,
-    }
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    entry = {"timestamp": now, "level": level, "action": action, "dry_run": dry_run, **details}
     with suppress(OSError, ValueError, AttributeError):  # standard error may be closed
         out = sys.stderr.fileno()
         # A pipe that is ready for writing takes `PIPE_BUF` bytes without blocking.
         if select.select([], [out], [], 0)[1]:
-            os.write(out, f"{json.dumps(entry | details)}\n".encode()[: select.PIPE_BUF])
+            os.write(out, f"{json.dumps(entry)}\n".encode()[: select.PIPE_BUF])
 
 
-def log_call(
-    call: Call,
-    reply: table.Reply,
-    error: PostroomError | None,
-    is_live: bool,  # noqa: FBT001
-) -> None:
-    """Log a call after its answer, with its duration and its error."""
+def log_call(call: Call, reply: table.Reply, error: PostroomError | None, is_live: bool) -> None:  # noqa: FBT001
     took = call.trace.took() if call.trace else 0.0
     details: dict[str, object] = {"duration_ms": round(took * 1000)}
     if error:
@@ -308,8 +288,6 @@ def log_call(
 
 
 # Sections 11 and 13: arguments are checked; texts that are too long are cut with a warning
-
-
 class BadAddress(Invalid):
     """An address that section 11A refuses; `field` is the name of the argument."""
 
@@ -333,20 +311,15 @@ def check_letter(
     Raises `BadAddress` for an invalid address, and `Invalid` for an empty subject or body. Adds a warning for each
     change: a subject or body that is cut, HTML in `body` that is escaped, an `html_body` that is left out.
     """
-    recipient = validate_email_address(to, "to")
-    cc_list, bcc_list = validate_recipient_list(cc, "cc"), validate_recipient_list(bcc, "bcc")
-    reply_list = (validate_email_address(reply_to, "reply_to"),) if reply_to else ()
-    subject = validate_subject(subject, warnings)
-    text = validate_body(body, warnings)
-    return Written(
-        to=(recipient,),
-        cc=cc_list,
-        bcc=bcc_list,
-        reply_to=reply_list,
-        subject=subject,
-        text=text,
-        html=validate_html(html_body, text, warnings),
+    written = Written(
+        to=(validate_email_address(to, "to"),),
+        cc=validate_recipient_list(cc, "cc"),
+        bcc=validate_recipient_list(bcc, "bcc"),
+        reply_to=(validate_email_address(reply_to, "reply_to"),) if reply_to else (),
+        subject=validate_subject(subject, warnings),
+        text=validate_body(body, warnings),
     )
+    return written._replace(html=validate_html(html_body, written.text, warnings))
 
 
 def validate_email_address(text: str, field: str) -> Address:
@@ -363,7 +336,6 @@ def validate_email_address(text: str, field: str) -> Address:
 
 
 def validate_recipient_list(csv: str, field: str) -> tuple[Address, ...]:
-    """Return the addresses of a comma-separated list, without duplicates; raise if one is invalid."""
     items = [item.strip() for item in csv.split(",", MAX_PEOPLE)] if csv.strip() else []
     if len(items) > MAX_PEOPLE:
         raise Invalid(f"{field} names more than {MAX_PEOPLE} addresses")
@@ -417,7 +389,6 @@ def validate_html(page: str, body: str, warnings: list[str]) -> str:
 
 CONTRACT: Final = table.Contract(
     name="dry_run",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(send_email, "Send an email", Outcome, table.SENDS),
         table.Tool(draft_email, "Draft an email", Outcome, table.CHANGES),

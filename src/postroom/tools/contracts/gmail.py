@@ -164,7 +164,6 @@ def send_email(
 
 
 def _send_result(desk: Desk, entry: Entry) -> table.Answer:
-    """Return the answer to a send: the ids of a sent letter, otherwise the document's error that fits best."""
     error = partial(mcp_error, message=documents.unsent(entry), letter=entry.id, status=entry.kind)
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
@@ -205,7 +204,6 @@ def add_label(
 
 
 def _filing_result(desk: Desk, change: LabelChange, result: table.Result) -> table.Answer:
-    """Return `result`; in a rehearsal an error, with the labels that would change as preview."""
     if desk.rules.live:
         return result
     added, removed = sorted(change.added), sorted(change.removed)
@@ -215,7 +213,6 @@ def _filing_result(desk: Desk, change: LabelChange, result: table.Result) -> tab
 
 
 def refuse(tool: str, error: PostroomError) -> table.Reply:
-    """Return an error of the desk as the document's JSON."""
     if isinstance(error, Conflict):  # the letter was sent already, or another call changed it first
         return mcp_error("permission_denied", table.Problem.of(error, tool).advice)
     is_send = tool == "send_email" and error.code != PostroomError.code
@@ -224,7 +221,6 @@ def refuse(tool: str, error: PostroomError) -> table.Reply:
 
 CONTRACT: Final = table.Contract(
     name="gmail",
-    instructions=DOCUMENT.instructions,
     tools=(
         table.Tool(send_email, "Send an email", SendEmailResult, table.SENDS),
         table.Tool(list_emails, "List emails", EmailSummaries, table.READS),
