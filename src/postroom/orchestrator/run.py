@@ -21,9 +21,11 @@ from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.stamp import DAY, elapsed
 from postroom.core.text import duration, plural
+from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
+from postroom.services.inbox import MailNotes
 from postroom.vault.folders import BRIEFINGS, DASHBOARD, HANDBOOK
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
@@ -71,7 +73,8 @@ class Orchestrator:
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        self._mail_notes = context.services.mail_notes(self._tell_once)
+        sync = NoteSync(context.desk.vault, context.desk.ledger)
+        self._mail_notes = MailNotes(sync, context.inbox, self._tell_once)
         self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
         self._triage = Triage(context, self._mail_notes, self._send_due_now)
         self._dashboard = Dashboard(context, self._health)

@@ -65,8 +65,6 @@ JUDGE_AGAIN: Final[Changes] = {
 
 
 class InboxService:
-    """Reads and changes the records of incoming mail."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.records = ledger.inbox  # reads alone
@@ -78,26 +76,24 @@ class InboxService:
             row = page[-1][0]
             yield [item for _, item in page]
 
-    # Following a mailbox
-
-    def start_watching(
-        self, account: str, cursor: MailboxCursor, new: Sequence[str], earlier: Sequence[str]
-    ) -> None:
-        """Record the mails of a mailbox that is watched from now on; `earlier` ones are left alone."""
-        with self._ledger.write() as tx:
-            tx.inbox.add(account, cursor, new)
-            tx.inbox.add(account, cursor, earlier, InboxState.BEFORE)
-
     def add(
         self,
         account: str,
         cursor: MailboxCursor,
         new: Sequence[str],
         relabelled: Sequence[str] = (),
+        *,
+        earlier: Sequence[str] = (),
     ) -> int:
-        """Record new mails and how far the mailbox was followed; return how many are to be looked at."""
+        """Record new mails and how far the mailbox was followed; return how many are to be looked at.
+
+        `earlier` mails were there before the mailbox was watched: they are left alone.
+        """
         with self._ledger.write() as tx:
-            return tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
+            count = tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
+            if earlier:
+                tx.inbox.add(account, cursor, earlier, InboxState.BEFORE)
+            return count
 
     def add_backlog(self, account: str, ids: Sequence[str]) -> int:
         """Record mails that were there before as if they had just come in; return how many."""
@@ -110,13 +106,11 @@ class InboxService:
                 if item and item.state == InboxState.BEFORE:
                     tx.inbox.change(item, state=InboxState.FOUND)
                     count += 1
-        return count
+            return count
 
     def close_without_note(self, item: InboxItem, state: InboxState, by: str = "") -> None:
         with suppress(Conflict), self._ledger.write(synced=False) as tx:
             tx.inbox.mark_note_current(tx.inbox.change(item, state=state, by=by))
-
-    # Deciding
 
     def change(self, item: InboxItem, **changes: InboxValue) -> InboxItem | None:
         """Change some fields of a mail and return it; None where somebody else changed it first."""
@@ -208,16 +202,12 @@ class _MailNote:
 
 @dataclass(slots=True)
 class MailNotes:
-    """Writes the notes of mail, and takes in what was done to them."""
-
     sync: NoteSync
     inbox: InboxService
     report: Callable[[str], None]
     broken: dict[str, str] = field(default_factory=dict)  # a person's notes that do not parse
     problems: dict[str, str] = field(default_factory=dict)  # by path, in this round
     _strangers: dict[str, File] = field(default_factory=dict)  # files that are no mail's note
-
-    # Writing
 
     def create(self, items: Sequence[tuple[InboxItem, MailView, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
@@ -236,11 +226,7 @@ class MailNotes:
 
     def is_unchanged(self, item: InboxItem) -> bool:
         """Whether the note of a mail still has the text that it last had."""
-        location = self.sync.ledger.notes.location(item.key)
-        with suppress(PostroomError):
-            raw = self.sync.vault.read(location.path)[0]
-            return hashlib.sha256(raw).hexdigest() == location.hash
-        return False
+        return self.sync.as_known(self.sync.ledger.notes.status(item.key)) is not None
 
     def is_filed(self, item: InboxItem, mail: MailView) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
@@ -296,14 +282,11 @@ class MailNotes:
             file = vault.move(old_path, path, file)
         if vault.stat(_reason_path(path)) is None:
             remedy = f"{problem}. Mend the note, and move it back to {NEEDS_ACTION}/."
-            name = path.rpartition("/")[2]
-            fields = {"status": "failed", "reason": inert(problem), "note": name}
+            fields = {"status": "failed", "reason": inert(problem), "note": path.rpartition("/")[2]}
             vault.create(_reason_path(path), render(fields, f"\n{quote(remedy)}\n"))
         with self.sync.ledger.write(synced=False) as tx:
             _MailNote(self.sync.ledger, item).record(tx, path, raw, file, current=True)
         self.report(f"{old_path} does not parse any more and went to {FAILED}/: {problem}.")
-
-    # What people did
 
     def reconcile(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
@@ -396,24 +379,22 @@ class MailNotes:
         """Return a note that names this mail, and that no tool wrote."""
         if self.sync.ledger.tool_notes.has(path):
             return None
-        try:
+        with suppress(PostroomError):
             raw, file = self.sync.vault.read(path)
             note = Note.parse(raw)
-        except PostroomError:
-            return None
-        names = (note.text("type"), note.text("account"), note.text("id"))
-        is_it = names == (MAIL, item.account, item.message)
-        return SeenNote(path, file, item.key, note) if is_it else None
+            names = tuple(map(note.text, ("type", "account", "id")))
+            if names == (MAIL, item.account, item.message):
+                return SeenNote(path, file, item.key, note)
+        return None
 
     def _note_of(self, item: InboxItem, path: str) -> SeenNote | None:
         """Return the note that we wrote of this mail: it names it, and is that very file or text.
 
         Otherwise anybody could write one that names a mail.
         """
-        seen = self._naming(item, path)
+        seen, location = self._naming(item, path), self.sync.ledger.notes.location(item.key)
         if not seen:
             return None
-        location = self.sync.ledger.notes.location(item.key)
         is_same_text = hashlib.sha256(seen.raw).hexdigest() == location.hash
         is_mended = item.state == InboxState.FAILED and self.sync.vault.stat(location.path) is None
         # Not in Plans/, where tools may write: a file system reuses inodes.
@@ -444,5 +425,4 @@ class MailNotes:
 
 
 def _reason_path(path: str) -> str:
-    """Return the note that says why one in Failed/ was put there."""
     return f"{path.removesuffix('.md')} (why).md"

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from postroom.core.errors import Corrupt
 from postroom.core.handbook import MailFacts
-from postroom.core.mail_view import FileView, MailView, view
-from postroom.core.message import IMPORTANT, SENT, Message
+from postroom.core.mail_view import FileView, MailView
+from postroom.core.message import IMPORTANT, SENT
 from postroom.core.policy import back_off
 from postroom.core.records import InboxItem, InboxState, ShownMail
 from postroom.core.stamp import Stamp
@@ -43,9 +43,6 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
     def texts(name: str) -> tuple[str, ...]:
         return tuple(one_line(str(text)) for text in values.get(name, ()))
 
-    def number(name: str) -> int:
-        return int(values.get(name, 0))
-
     try:
         return MailView(
             id=str(values["id"]),
@@ -57,7 +54,7 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
             reply_to=texts("reply_to"),
             subject=one_line(str(values.get("subject", ""))),
             labels=texts("labels"),
-            list_id=one_line(str(values.get("list_id", ""))).strip("<>").casefold(),
+            list_id=one_line(str(values.get("list_id", ""))),
             automatic=bool(values.get("automatic", False)),
             files=tuple(
                 FileView(
@@ -67,20 +64,13 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
             ),
             text=clean(str(values.get("text", "")))[0][:BODY],
             warnings=texts("warnings"),
-            total_chars=number("total_chars"),
-            next_offset=number("next_offset"),
-            quoted_chars=number("quoted_chars"),
-            hidden_chars=number("hidden_chars"),
+            total_chars=int(values.get("total_chars", 0)),
+            next_offset=int(values.get("next_offset", 0)),
+            quoted_chars=int(values.get("quoted_chars", 0)),
+            hidden_chars=int(values.get("hidden_chars", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt("The answer of the email server is no mail") from error
-
-
-def values_of(message: Message) -> dict[str, Any]:
-    """Return a mail as `get_email` would answer it, where no server can be asked."""
-    mail = view(message, max_chars=BODY)
-    files = [file._asdict() for file in mail.files]
-    return {**mail._asdict(), "from": mail.sender, "files": files}
 
 
 def address(person: str) -> str:
@@ -107,15 +97,14 @@ def exposed(account: str, mail: MailView) -> Shown:
 
 def facts(mail: MailView, own: frozenset[str]) -> MailFacts:
     """Return what rules and guards ask of a mail."""
-    sender = address(mail.sender)
     return MailFacts(
-        sender=sender,
+        sender=address(mail.sender),
         recipients=tuple(map(address, (*mail.to, *mail.cc))),
         subject=mail.subject,
         labels=mail.labels,
-        list_id=mail.list_id,
+        list_id=mail.list_id.strip("<>").casefold(),
         automatic=mail.automatic,
-        own=sender in own,
+        own=address(mail.sender) in own,
     )
 
 
@@ -142,25 +131,24 @@ def render_mail(account: str, mail: MailView) -> bytes:
         "priority": "high" if IMPORTANT in mail.labels else "normal",
         "status": "pending",
     }
-    parts = [f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"]
-    if mail.files:
-        rows = [
-            f"- {quote(file.name)}, {quote(file.type)}, {file.size:,} bytes" for file in mail.files
-        ]
-        parts.append("\n## Attachments\n\n" + "\n".join(rows) + "\n")
-    if remarks := _remarks(mail):
-        parts.append("\n## Remarks\n\n" + "\n".join(f"- {quote(one)}" for one in remarks) + "\n")
-    return render(fields, "".join(parts))
-
-
-def _remarks(mail: MailView) -> list[str]:
     left = mail.total_chars - mail.next_offset if mail.next_offset else 0
     omissions = (
         (left, "more characters are not shown here"),
         (mail.quoted_chars, "characters of quoted history are left out"),
         (mail.hidden_chars, "hidden characters were removed"),
     )
-    return [*mail.warnings, *(f"{count:,} {what}" for count, what in omissions if count)]
+    remarks = [*mail.warnings, *(f"{count:,} {what}" for count, what in omissions if count)]
+    rows = {
+        "Attachments": [
+            f"{quote(file.name)}, {quote(file.type)}, {file.size:,} bytes" for file in mail.files
+        ],
+        "Remarks": list(map(quote, remarks)),
+    }
+    body = f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"
+    for title, lines in rows.items():
+        if lines:
+            body += f"\n## {title}\n\n" + "".join(f"- {line}\n" for line in lines)
+    return render(fields, body)
 
 
 def text_of(body: str) -> str:
