@@ -329,7 +329,6 @@ def _values(answer: types.CallToolResult) -> Values:
 
 
 def _refusal(values: Values, text: str) -> PostroomError:
-    """Return a tool's refusal as the error that its code names."""
     code, details = values.get("error"), values.get("details")
     if isinstance(code, dict):  # our own contract nests what document 003 has side by side
         values = details = code

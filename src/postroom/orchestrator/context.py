@@ -170,7 +170,6 @@ class RunContext:
         return self.desk.reader.notes.location(item.key).path
 
     def note_name(self, item: InboxItem) -> str:
-        """Return the name of a mail's note, as links give it."""
         return self.note_path(item).rpartition("/")[2].removesuffix(".md")
 
     def emit_for(self, item: InboxItem, event: str, **facts: str) -> None:

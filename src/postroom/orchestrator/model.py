@@ -64,8 +64,6 @@ CLOSING: Final = (
 
 
 class Prompt(NamedTuple):
-    """The two parts of a question to a model."""
-
     instructions: str  # ours and the person's: trusted
     mail: str  # the mail between its marks: data
 

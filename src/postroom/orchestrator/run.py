@@ -184,7 +184,6 @@ class Orchestrator:
             self.context.emit("said", text=sentence)
 
     def _wait_for_undo_windows(self) -> None:
-        """Wait for letters that were approved just now, and send them."""
         desk = self.context.desk
         end = time.monotonic() + LONGEST_WAIT
         while not self.context.stopping.is_set():
@@ -227,8 +226,6 @@ class PartHealth(NamedTuple):
 
 
 class Dashboard:
-    """Writes the dashboard, the briefings and the state file."""
-
     def __init__(self, context: RunContext, health: Callable[[], Sequence[PartHealth]]) -> None:
         self.remarks: Sequence[str] = ()  # about notes in the folders that count for nothing
         self._context = context
@@ -264,9 +261,9 @@ class Dashboard:
         if text == self._last_text and is_fresh and not is_stopped:
             return
         at = f"{self._local(now):%Y-%m-%d %H:%M}"
-        status = f"Running. Last looked at {at}."
-        if is_stopped:
-            status = f"Not running since {at}; start it with `postroom run`."
+        running = f"Running. Last looked at {at}."
+        stopped = f"Not running since {at}; start it with `postroom run`."
+        status = stopped if is_stopped else running
         _replace_section(self._desk.vault, f"## {TITLE}\n\n{MARK}\n{status}\n{text}\n")
         self._last_text, self._last_time = text, now
 

@@ -110,7 +110,6 @@ class Watcher:
         self.context.emit("found", account=account, mails=count)
 
     def write_notes(self) -> None:
-        """Read the mails that were found, and write their notes."""
         for items in self.context.chunks(InboxState.FOUND):
             self._write_notes(items)
             self.between_mails()
