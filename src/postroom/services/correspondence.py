@@ -21,7 +21,7 @@ from postroom.agents.roster import (
     person,
 )
 from postroom.core.audit import Value
-from postroom.core.errors import Denied, Invalid, Unavailable
+from postroom.core.errors import Denied, Unavailable, require
 from postroom.core.text import words
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
@@ -34,8 +34,6 @@ THREADED: Final = 64  # characters of a thread's name
 
 
 class ReceivedMessage(NamedTuple):
-    """A message that is being delivered."""
-
     delivery: Delivery | None  # none where it was only looked at
     letter: AgentLetter
     owner: str
@@ -49,8 +47,6 @@ class Agent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Agent mail as the tools have it."""
-
     mail: AgentMail
     recorder: CallRecorder
     voice: Callable[[], bytes]
@@ -69,10 +65,9 @@ class Correspondence:
 
     def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> AgentLetter:
         """Send a message, or an answer: then to whoever wrote the one that is answered."""
-        if not text:
-            raise Invalid("no message provided")
-        if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-            raise Invalid("message exceeds maximum size of 64KB")
+        fits = len(text.encode("utf-8", "replace")) <= MAX_BYTES
+        too_long = "message exceeds maximum size of 64KB"
+        require((text, "no message provided", ""), (fits, too_long, ""))
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:
@@ -181,14 +176,13 @@ class Correspondence:
     ) -> list[AgentLetter]:
         """Return messages to and from this agent, newest first."""
         me = self.me(call)
-        wanted = words(query)
-        found, kept = [], {}
+        wanted, found, kept = set(words(query)), [], {}
         for message in self.mail.history(me, id):
-            if id and message.id != id:
-                continue
-            if agent and agent not in (message.sender, message.to):
-                continue
-            if wanted and not set(wanted) <= set(words(message.text)):
+            if (
+                (id and message.id != id)
+                or (agent and agent not in (message.sender, message.to))
+                or (wanted and not wanted <= set(words(message.text)))
+            ):
                 continue
             if message.to not in kept:
                 kept[message.to] = self.mail.box(message.to).abouts()
@@ -199,7 +193,6 @@ class Correspondence:
         return sorted(found, key=lambda one: seconds(one.message.created) or 0.0, reverse=True)
 
     def by_the_person(self, letter: AgentLetter) -> bool:
-        """Whether a message bears the person's seal."""
         if not letter.seal:
             return False
         return is_sealed(self.voice(), self.mail.folder.root, letter.message, letter.seal)

@@ -225,7 +225,6 @@ class MailNotes:
         return self.sync.finish_write(_MailNote(self.sync.ledger, item))
 
     def is_unchanged(self, item: InboxItem) -> bool:
-        """Whether the note of a mail still has the text that it last had."""
         return self.sync.as_known(self.sync.ledger.notes.status(item.key)) is not None
 
     def is_filed(self, item: InboxItem, mail: MailView) -> bool:
@@ -343,7 +342,6 @@ class MailNotes:
             self.sync_note(changed)
 
     def _look_elsewhere(self, item: InboxItem, *, is_current: bool) -> None:
-        """Look for a note that is not in Needs_Action/ under its name."""
         location, vault = self.sync.ledger.notes.location(item.key), self.sync.vault
         (file,) = vault.stats([location.path])
         if file is not None:

@@ -74,7 +74,6 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
 
 
 def address(person: str) -> str:
-    """Return the address of a person as a mail names them, folded of case."""
     found = _ADDRESS.search(person)
     return (found[1] if found else person).strip().casefold()
 
@@ -96,7 +95,6 @@ def exposed(account: str, mail: MailView) -> Shown:
 
 
 def facts(mail: MailView, own: frozenset[str]) -> MailFacts:
-    """Return what rules and guards ask of a mail."""
     return MailFacts(
         sender=address(mail.sender),
         recipients=tuple(map(address, (*mail.to, *mail.cc))),

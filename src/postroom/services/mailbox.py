@@ -87,7 +87,6 @@ class MailboxService:
     def search(
         self, call: Call, account: str, query: str, *, limit: int, cursor: str
     ) -> SearchPage:
-        """Return mails that match, newest first."""
         with self._recorder.recording(call, query=query[:200]):
             return self._page(account, query, limit, cursor)
 
@@ -207,7 +206,6 @@ class MailboxService:
         return Enclosure(name, kind.lower(), content), origin
 
     def _outgoing(self, path: str) -> tuple[bytes, str]:
-        """Return the bytes of a file in one of the folders that files may go out from."""
         vault, folders = self._desk.vault, self._desk.permissions.outgoing
         inside = path.removeprefix(f"{vault.root}/")
         if inside.startswith(f"{OUTGOING}/"):
@@ -332,7 +330,6 @@ class MailboxService:
             return change
 
     def undo(self, move: LabelChange) -> None:
-        """Put a mail back to where an agent moved it from."""
         call = Call("undo_move", move.agent, "person")
         with self._recorder.recording(call, message=move.message):
             box = self.box(move.account)

@@ -85,7 +85,6 @@ class NoteSearch:
             self._keeper.sweep()
 
     def refresh(self, *paths: str) -> None:
-        """Take in that these notes changed, if the index is in use."""
         if self._keeper:
             with suppress(PostroomError):  # the keeper sees it too
                 self.index.refresh(self._book.vault, list(paths))
