@@ -1,7 +1,4 @@
-"""What all parts of the orchestrator work with: its settings, and Postroom's own MCP servers.
-
-The servers are asked many questions at once, from code that is not asynchronous.
-"""
+"""What all parts of the orchestrator work with: its settings, and Postroom's own MCP servers."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class Question(NamedTuple, Generic[T]):
 
 
 class Servers(ExitStack):
-    """The servers by name. Each is started at its first question, and ends with the `with` block."""
+    """The servers by name, for code that is not asynchronous. Each starts at its first question, and ends with the block."""
 
     def __init__(
         self, commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float

@@ -1,7 +1,6 @@
-"""The orchestrator's rounds: verdicts, new mail, triage, letters that are due, and what the person finds in the vault.
+"""The orchestrator's rounds, and what the person finds of them in the vault: Dashboard.md, briefings, the state file.
 
-That is Dashboard.md, a briefing a day, and the state file. All three only show: nothing is read back from
-them but the parts of Dashboard.md that the person wrote.
+All three only show: nothing is read back from them but the parts of Dashboard.md that the person wrote.
 """
 
 from __future__ import annotations
@@ -85,10 +84,7 @@ class Orchestrator:
             context.trouble["model"] = error.message_with_remedy
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
-        """Run until told to stop; with `once`, one round and the undo windows that pass shortly.
-
-        Returns whether all parts were well at the end.
-        """
+        """Run until stopped, or `once`: one round and the undo windows that pass shortly. Return whether all parts are well."""
         stopping, next_round = self.context.stopping, 0.0
         try:
             if backlog:
@@ -252,8 +248,6 @@ class Dashboard:
     def _local(self, wall: float) -> datetime:
         return datetime.fromtimestamp(wall, self._context.zone)
 
-    # Dashboard.md
-
     def _write_dashboard(self, *, is_stopped: bool) -> None:
         now = self._desk.clock().wall
         text = "\n".join(self._dashboard_lines())
@@ -321,8 +315,6 @@ class Dashboard:
         """Return the letters that were sent last, oldest first, and when."""
         summaries = self._reader.lists.summaries("sent", newest=MOST_SENT)
         return [(one, one.state.at.wall) for one in summaries if isinstance(one.state, life.Sent)]
-
-    # Briefings
 
     def _write_briefing(self) -> None:
         now, vault = self._desk.clock().wall, self._desk.vault

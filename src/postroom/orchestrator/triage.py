@@ -1,7 +1,7 @@
 """Triage: decide about each mail once, by the person's rules or a model, then do what was decided.
 
-A decision is in the ledger, with its audit line, before anything is done about it. What is done then can
-be repeated without harm: notes show the ledger, and a letter is drafted under an idempotency key.
+A decision is in the ledger before anything is done about it, which can then be repeated without harm: notes show the
+ledger, and a letter is drafted under an idempotency key.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from postroom.core import handbook, life
 from postroom.core.errors import (
@@ -39,6 +39,9 @@ from postroom.services.incoming import text_of
 from postroom.vault.folders import DRAFTS, HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
 from postroom.vault.note import Note
+
+if TYPE_CHECKING:
+    from postroom.orchestrator.model import Model
 
 MAX_TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
 POLL_SECONDS: Final = 1.0  # between two looks at the letters while a model works
@@ -70,7 +73,6 @@ class Triage:
         self._drafter = Drafter(context)
 
     def round(self) -> None:
-        """Judge and draft all that can be judged and drafted now."""
         self._drafter.follow_letters()
         pending = self._context.inbox.records.in_states(InboxState.PENDING)
         if self._context.stopping.is_set():
@@ -150,8 +152,8 @@ class Triage:
         by: str = DecidedBy.NO_RULE
         if rule is not None:
             judgement, by = rule.judgement, f"line {rule.line} of {HANDBOOK}"
-        elif self._context.model is not None:
-            answer, by = self._ask_model(item, note), DecidedBy.MODEL
+        elif model := self._context.model:
+            answer, by = self._ask_model(model, item, note), DecidedBy.MODEL
             if answer is None or not self.mail_notes.is_unchanged(item):
                 return None  # no answer, or the person edited the note meanwhile
             judgement = answer
@@ -163,7 +165,8 @@ class Triage:
         text = judgement.text or STANDARD_TEXTS.get(judgement.decision, "")
         return item._replace(judgement=replace(judgement, text=text), by=by)
 
-    def _ask_model(self, item: InboxItem, note: NoteText) -> Judgement | None:
+    def _ask_model(self, model: Model, item: InboxItem, note: NoteText) -> Judgement | None:
+        """Return the model's answer; it is waited for in a thread, so that approved letters are sent meanwhile."""
         fields, draft = note.fields, ""
         if item.wish and item.letter:
             draft = self._context.desk.reader.letters.get(item.letter).letter.text
@@ -179,7 +182,11 @@ class Triage:
             draft=draft,
         )
         try:
-            judgement = self._run_model(case)
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(model.judge, case)
+                while not wait([answer], POLL_SECONDS).done:
+                    self._between_mails()
+                judgement = answer.result()
         except PostroomError as error:
             if self._context.stopping.is_set():
                 return None
@@ -193,15 +200,6 @@ class Triage:
             return None
         self._context.trouble.pop("model", None)
         return judgement
-
-    def _run_model(self, case: Case) -> Judgement:
-        """Ask the model in a thread, so that approved letters are sent meanwhile."""
-        assert self._context.model is not None
-        with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(self._context.model.judge, case)
-            while not wait([answer], POLL_SECONDS).done:
-                self._between_mails()
-            return answer.result()
 
     def _save(self, results: Sequence[InboxItem]) -> None:
         if results:
@@ -233,10 +231,9 @@ class NoteText(NamedTuple):
 def read_notes(
     context: RunContext, paths: Sequence[str], *, raw: bool = False, use_server: bool = True
 ) -> dict[str, NoteText | PostroomError]:
-    """Return each note, or the error in its place.
+    """Return each note, or the error in its place; with `raw`, the body is the whole text.
 
-    With `raw`, the body is the whole text. What the server does not answer is read from the disk;
-    without `use_server` everything is.
+    What the server does not answer is read from the disk; without `use_server` everything is.
     """
     questions = [_question(context, path, raw=raw) for path in paths]
     answers = (
@@ -278,10 +275,7 @@ def _whole_text(path: str, answer: NoteText | PostroomError) -> str:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong.
-
-    A handbook without rules under its heading is refused: its rules were written somewhere else.
-    """
+    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong, or the heading that is missing."""
     lines = list(numbered(text.removeprefix("\ufeff")))
     under = [(number, line) for number, title, line in lines if title == handbook.TITLE]
     elsewhere = ((number, line) for number, title, line in lines if title != handbook.TITLE)
@@ -413,10 +407,7 @@ class Drafter:
 
 
 def plan_for_letter(item: InboxItem, entry: Entry, *, has_model: bool) -> Changes:
-    """Return what changes about a mail after its letter: sent is done, and a refused one is the person's.
-
-    Nothing where the mail is in that state already.
-    """
+    """Return what changes about a mail after its letter; nothing where the mail is in that state already."""
     changes: Changes
     match entry.state:
         case life.Sent():

@@ -1,8 +1,4 @@
-"""What agents do with letters to each other, each call with its one line in the log.
-
-The line and the deed come about together, but for a kill between the two: a message that was written
-has its line, and one that is delivered has it before it is marked as read.
-"""
+"""What agents do with letters to each other. A call and its line in the log are one, but for a kill between the two."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ THREADED: Final = 64  # characters of a thread's name
 
 
 class ReceivedMessage(NamedTuple):
-    delivery: Delivery | None  # none where it was only looked at
+    delivery: Delivery | None  # None where it was only looked at
     letter: AgentLetter
     owner: str
 
@@ -85,11 +81,7 @@ class Correspondence:
     def _sent(
         self, call: Call, me: AgentCaller, recipient: str, text: str, about: dict[str, str]
     ) -> AgentMessage:
-        """Write a message and its line, together or not at all.
-
-        The ledger is asked for first, and given back where the mailbox is not to be had at once:
-        neither is held while the other is waited for.
-        """
+        """Write a message and its line, together or not at all; neither lock is held while the other is waited for."""
         turns = TURNS
         while True:
             try:
@@ -136,7 +128,7 @@ class Correspondence:
         with taken:
             letter = self.mail.letter(taken.message, me.name)
             with self.recorder.transaction(call, taken.message.sender) as commit:
-                commit(**_as(call, me, id=taken.message.id))
+                commit(**_as(call, me, id=taken.message.id))  # before it is marked as read
         if peek:
             taken.release()
         return ReceivedMessage(None if peek else taken, letter, me.name)

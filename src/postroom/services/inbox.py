@@ -1,8 +1,7 @@
 """Mail that came in: its records in the ledger, what was decided about it, and its notes in the vault.
 
-The orchestrator decides; each transaction about incoming mail is one method here. A mail that somebody
-else changed meanwhile is left alone: the caller sees it again in the next round. As with letters, the
-ledger decides and the note follows (`desk/note_sync`); what a person added to a note stays.
+Each transaction about incoming mail is one method here; a mail that somebody else changed meanwhile is left to the
+next round. The ledger decides and the note follows (`desk/note_sync`); what a person added to a note stays.
 """
 
 from __future__ import annotations
@@ -85,10 +84,7 @@ class InboxService:
         *,
         earlier: Sequence[str] = (),
     ) -> int:
-        """Record new mails and how far the mailbox was followed; return how many are to be looked at.
-
-        `earlier` mails were there before the mailbox was watched: they are left alone.
-        """
+        """Record mails and how far the mailbox was followed; return how many to look at, which `earlier` ones are not."""
         with self._ledger.write() as tx:
             count = tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
             if earlier:
@@ -119,10 +115,7 @@ class InboxService:
         return None
 
     def save_decisions(self, items: Sequence[InboxItem]) -> list[InboxItem]:
-        """Record what was decided about mails (`judgement` and `by`), in one transaction.
-
-        Returns those that were recorded: a mail that somebody else changed first is left alone.
-        """
+        """Record `judgement` and `by` of mails, in one transaction; return those that nobody else changed first."""
         saved = []
         with self._ledger.write() as tx:
             for item in items:
@@ -252,12 +245,10 @@ class MailNotes:
         except Corrupt as why:
             self._quarantine(source.item, why.message)
 
-    def guarded(
-        self, act: Callable[..., None], item: InboxItem, *more: object, **options: object
-    ) -> None:
+    def guarded(self, act: Callable[..., None], item: InboxItem, *more: object) -> None:
         """Call a function; an error about one mail must not keep all other mail waiting."""
         try:
-            act(item, *more, **options)
+            act(item, *more)
         except PostroomError as why:
             path = self.sync.ledger.notes.location(item.key).path or item.message
             self.problems[path] = why.message_with_remedy
@@ -306,21 +297,18 @@ class MailNotes:
         for seen in list(self.sync.scan(NEEDS_ACTION, ignore=is_known_stranger)):
             if item := missing.pop(seen.key, None):
                 if seen.note or seen.problem:
-                    self.guarded(self._take_in, item, seen, is_current=seen.key not in stale)
+                    self.guarded(self._take_in, item, seen, stale)
             elif not (seen.key in stale or (seen.key and is_known_stranger(seen.path, seen.file))):
                 self.broken.pop(seen.path, None)
                 with suppress(PostroomError):  # the next round looks again
                     self._look_at_stranger(seen, items.keys() | stale)
-        for key, item in missing.items():
-            self.guarded(self._look_elsewhere, item, is_current=key not in stale)
+        for item in missing.values():
+            self.guarded(self._look_elsewhere, item, stale)
         self._strangers = current
         self.broken = {path: why for path, why in self.broken.items() if path in current}
 
-    def _take_in(self, item: InboxItem, seen: SeenNote, *, is_current: bool) -> None:
-        """Take in a note that changed where it stands.
-
-        A status in a note that does not show the ledger's state yet (not `is_current`) may be an old one of ours.
-        """
+    def _take_in(self, item: InboxItem, seen: SeenNote, stale: Collection[str]) -> None:
+        """Take in a note that changed where it stands; the status of a stale one may be an old one of ours."""
         if seen.note is None:
             self._quarantine(item, seen.problem)
             return
@@ -329,10 +317,10 @@ class MailNotes:
         left_to_person = item.state in (InboxState.NEEDS_INFO, InboxState.DELEGATED)
         if status == "done":
             self._change(item, DONE_BY_HAND)
-        elif status == "pending" and is_current and left_to_person:
+        elif status == "pending" and left_to_person and item.key not in stale:
             self._change(item, JUDGE_AGAIN)
         elif status != STATUS.get(item.state, item.state):
-            if is_current:
+            if item.key not in stale:
                 rule = "Write `done` there, or `pending` if the mail waits for you."
                 self.report(f"The status of {seen.path} was put back. {rule}")
             self.sync_note(item)
@@ -341,17 +329,15 @@ class MailNotes:
         if changed := self.inbox.change(item, **changes):
             self.sync_note(changed)
 
-    def _look_elsewhere(self, item: InboxItem, *, is_current: bool) -> None:
+    def _look_elsewhere(self, item: InboxItem, stale: Collection[str]) -> None:
         location, vault = self.sync.ledger.notes.location(item.key), self.sync.vault
         (file,) = vault.stats([location.path])
         if file is not None:
             if file[1:] != location[-3:]:
-                seen = self.sync.open(location.path, file)
-                self._take_in(item, seen, is_current=is_current)
+                self._take_in(item, self.sync.open(location.path, file), stale)
+        elif self.finish_write(item) or not location.path:
             return
-        if self.finish_write(item) or not location.path:
-            return
-        if moved := self._find_moved(item, location.path.rpartition("/")[2]):
+        elif moved := self._find_moved(item, location.path.rpartition("/")[2]):
             if moved.folder in OTHER_FOLDERS:
                 self.report(f"{moved.path} is a mail, and went back to {NEEDS_ACTION}/.")
                 path = self.sync.move_file(moved.path, moved.file, NEEDS_ACTION)
@@ -360,9 +346,8 @@ class MailNotes:
             if moved.folder == DONE:
                 self._change(item, DONE_BY_HAND)
         elif vault.stat(location.path) is None:  # an editor may have put it back meanwhile
-            self.report(
-                f"{location.path} was deleted or taken away: nothing more is done about that mail."
-            )
+            gone = f"{location.path} was deleted or taken away"
+            self.report(f"{gone}: nothing more is done about that mail.")
             self.inbox.close_without_note(item, InboxState.GONE, DecidedBy.PERSON)
 
     def _find_moved(self, item: InboxItem, name: str) -> SeenNote | None:
@@ -386,10 +371,7 @@ class MailNotes:
         return None
 
     def _note_of(self, item: InboxItem, path: str) -> SeenNote | None:
-        """Return the note that we wrote of this mail: it names it, and is that very file or text.
-
-        Otherwise anybody could write one that names a mail.
-        """
+        """Return the note that we wrote of this mail, by file or text: anybody can write one that names the mail."""
         seen, location = self._naming(item, path), self.sync.ledger.notes.location(item.key)
         if not seen:
             return None

@@ -1,6 +1,6 @@
 """A mail that came in: as the email server returns it, as the ledger records it, and as its note shows it.
 
-What others wrote stands in a fence or as a quoted value. Nothing here touches a file.
+What others wrote stands in a fence or as a quoted value.
 """
 
 from __future__ import annotations

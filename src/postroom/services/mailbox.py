@@ -165,10 +165,7 @@ class MailboxService:
     def answer(
         self, account: str, *, id: str, thread: str, everyone: bool
     ) -> tuple[str, ReplyEnvelope]:
-        """Return the id of the mail that is answered, and where the answer goes.
-
-        Of a conversation the newest mail is answered, or the one that is named with it.
-        """
+        """Return the id of the mail that is answered, by default a conversation's newest, and where the answer goes."""
         box = self.box(account)
         there = box.thread(thread).messages if thread else (box.message(id),)
         named = [message for message in there if message.id == id]

@@ -1,7 +1,7 @@
-"""Moving a note, and with it the links that point to it: begun, it is brought to its end, whatever crashes.
+"""Moving a note, and with it the links that point to it.
 
-What is about to be done is on the disk first. A move that nobody finished is finished by whoever looks
-next: the file under its new name alone, and the links rewritten that are still to be.
+What is about to be done is on the disk first. A move that a crash left is finished by whoever looks next: the file
+under its new name alone, and the links rewritten that are still to be.
 """
 
 from __future__ import annotations
@@ -241,10 +241,7 @@ class Mover:
             return None
 
     def _settle(self, intent: Intent) -> bool:
-        """Let the file have one name; return whether that is the new one.
-
-        Another file may stand there, if nothing was done yet.
-        """
+        """Let the file have one name; return whether that is the new one, where another file may stand."""
         vault = self._book.vault
         try:
             there, left = vault.stat(intent.target), vault.stat(intent.source)

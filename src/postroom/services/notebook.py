@@ -161,9 +161,9 @@ class Notebook:
     def _open(
         self, call: Call, path: str, if_match: str, *, whole: bool, repairs: bool = False
     ) -> tuple[Note, File, bool] | None:
-        """Return the note that this agent may change now, and whether it knows all of it.
+        """Return the note that this agent may change now, and whether it knows all of it; None without a note.
 
-        None if there is none yet. A broken note is opened only for an edit that `repairs` it.
+        A broken note is opened only for an edit that `repairs` it.
         """
         try:
             raw, file = self.vault.read(path)
@@ -224,10 +224,9 @@ class Notebook:
         self.free_inode(file)
 
     def tool_note(self, path: str, data: bytes, agent: str) -> Ready:
-        """Return a callback that records a file as tool-written.
+        """Return a callback that records a file as tool-written, before it gets its name.
 
-        The vault calls it between writing and naming the file. A crash before the file has its name leaves a row
-        without a file, which does no harm; a file without a row would count as the person's.
+        After a crash, a row without a file does no harm; a file without a row would count as the person's.
         """
 
         def record(inode: int) -> None:
@@ -237,10 +236,7 @@ class Notebook:
         return record
 
     def free_inode(self, file: File) -> None:
-        """Forget the inode of a file that a tool replaced: the file system gives it to others.
-
-        Afterwards, not before: until then the file may still exist, under another name too.
-        """
+        """Forget the inode of a file that a tool has replaced: the file system gives it to others now."""
         with self._ledger.write(synced=False) as tx:
             tx.tool_notes.free_inode(file.inode)
 
@@ -297,11 +293,7 @@ class Notebook:
         self.access.refuse_writing(path, new=False, by_tool=by_tool)
 
     def _refuse_desk_fields(self, path: str, note: Note) -> None:
-        """Refuse fields by which the desk knows its letters.
-
-        In Postroom's folders all of them; elsewhere those of a letter that exists, since the person may
-        move the note.
-        """
+        """Refuse fields by which the desk knows its letters; outside its folders, if the letter exists."""
         fields = sorted(DESK_FIELDS & note.fields.keys())
         in_workflow = self.access.is_workflow(path)
         if fields and (in_workflow or self._ledger.notes.location(note.text("letter")).path):
