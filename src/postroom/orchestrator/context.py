@@ -56,9 +56,7 @@ class Question(NamedTuple, Generic[T]):
 class Servers(ExitStack):
     """The servers by name, for code that is not asynchronous. Each starts at its first question, and ends with the block."""
 
-    def __init__(
-        self, commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
-    ) -> None:
+    def __init__(self, commands: Mapping[str, list[str]], vault: Path, *, timeout: float) -> None:
         super().__init__()
         self._commands = commands
         self._vault = vault
@@ -77,8 +75,7 @@ class Servers(ExitStack):
         from postroom.orchestrator.client import MCPClient  # imports the SDK
 
         if server not in self._clients:
-            command = list(self._commands[server])
-            client = MCPClient(server, command, self._vault, timeout=self._timeout)
+            client = MCPClient(server, self._commands[server], self._vault, timeout=self._timeout)
             self.callback(self._portal.call, client.close)
             self._clients[server] = client
         return self._clients[server]

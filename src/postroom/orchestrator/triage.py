@@ -193,8 +193,9 @@ class Triage:
             self._context.report("model", error, part="model")
             is_setting = isinstance(error, Invalid | AuthRequired)  # wrong for every mail
             if not is_setting and item.tries + 1 >= MAX_TRIES:
-                why = f"The model gave no answer: {error.message}"[:300]
-                return Judgement("needs_info", why=why)
+                return Judgement(
+                    "needs_info", why=f"The model gave no answer: {error.message}"[:300]
+                )
             held = error.message_with_remedy if is_setting else error.message
             self._context.inbox.change(item, held=held, tries=item.tries + 1)
             return None
@@ -367,8 +368,7 @@ class Drafter:
 
     def _is_answered(self, item: InboxItem) -> bool:
         """Whether a sent mail of the conversation answers this one."""
-        box = self.context.services.mailbox.box(item.account)
-        messages = box.thread(item.message).messages
+        messages = self.context.services.mailbox.box(item.account).thread(item.message).messages
         names = {one.mail.message_id for one in messages if one.id == item.message} - {""}
         sent = [one.mail for one in messages if SENT in one.labels]
         return any(names & {*mail.in_reply_to, *mail.references} for mail in sent)
@@ -417,7 +417,6 @@ def plan_for_letter(item: InboxItem, entry: Entry, *, has_model: bool) -> Change
         case _ if entry.kind in life.OPEN:
             changes = {"state": InboxState.DRAFTED}
         case state:
-            why = life.describe(state, id=entry.id)[:300]
-            judgement = Judgement("needs_info", why=why)
+            judgement = Judgement("needs_info", why=life.describe(state, id=entry.id)[:300])
             changes = {"state": InboxState.NEEDS_INFO, "judgement": judgement}
     return {} if changes["state"] == item.state else changes
