@@ -143,8 +143,9 @@ class InboxService:
     def save_draft(self, item: InboxItem, entry: Entry) -> bool:
         """Record the letter that answers a mail; False where somebody else changed the mail first."""
         with suppress(Conflict), self._ledger.write() as tx:
-            state = InboxState.DRAFTED
-            tx.inbox.change(item, state=state, letter=entry.id, wish="", held="", tries=0)
+            tx.inbox.change(
+                item, state=InboxState.DRAFTED, letter=entry.id, wish="", held="", tries=0
+            )
             if not entry.replaces:
                 tx.inbox.add_draft_in_thread(item.account, item.thread, entry.id)
             return True

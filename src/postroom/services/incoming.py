@@ -44,6 +44,7 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
         return tuple(one_line(str(text)) for text in values.get(name, ()))
 
     try:
+        datetime.fromisoformat(str(values["date"]))
         return MailView(
             id=str(values["id"]),
             thread=str(values["thread"]),
@@ -84,10 +85,7 @@ def exposed(account: str, mail: MailView) -> Shown:
     files = "\n".join(file.name for file in mail.files)
     texts = [("name", person.rpartition("<")[0]) for _, person in people]
     texts += [("subject", mail.subject), ("body", mail.text), ("file", files)]
-    try:
-        date = datetime.fromisoformat(mail.date).timestamp()
-    except ValueError:
-        date = 0.0
+    date = datetime.fromisoformat(mail.date).timestamp()
     sender, sent = address_key(address(mail.sender)), SENT in mail.labels
     about = ShownMail(account, mail.id, sender, mail.subject[:MAX_FIELD], date, sent)
     keys = [(part, address_key(address(person))) for part, person in people]

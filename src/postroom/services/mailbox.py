@@ -155,8 +155,9 @@ class MailboxService:
 
             def record(name: str, inode: int) -> None:
                 with self._ledger.write() as tx:
-                    tag = hashed.hexdigest()[:16]
-                    tx.tool_notes.add(f"{folder}/{name}", inode, tag, call.agent)
+                    tx.tool_notes.add(
+                        f"{folder}/{name}", inode, hashed.hexdigest()[:16], call.agent
+                    )
 
             vault = self._desk.vault
             saved, made = vault.deposit(folder, names, pieces(), record)
@@ -327,8 +328,9 @@ class MailboxService:
             return change
 
     def undo(self, move: LabelChange) -> None:
-        call = Call("undo_move", move.agent, "person")
-        with self._recorder.recording(call, message=move.message):
+        with self._recorder.recording(
+            Call("undo_move", move.agent, "person"), message=move.message
+        ):
             box = self.box(move.account)
             # What the person has thrown away since does not come back into the inbox.
             gone = box.message(move.message).labels & {TRASH, SPAM}

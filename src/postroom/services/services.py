@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from postroom.core.values import dataclass
+
 if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.services.correspondence import Correspondence
@@ -13,11 +15,11 @@ if TYPE_CHECKING:
     from postroom.services.notebook import Notebook
 
 
+@dataclass
 class Services:
     """What agents do besides letters, over one desk. A list of letters needs none of it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    desk: Desk
 
     @cached_property
     def mailbox(self) -> MailboxService:
