@@ -60,10 +60,7 @@ BRIEFING_WORDS: Final = {
     InboxState.DELEGATED: "for somebody else",
     InboxState.FAILED: "put aside as unreadable",
 }
-WAITING_WORDS: Final = {
-    InboxState.NEEDS_INFO: "that needs you",
-    InboxState.DELEGATED: "for somebody else",
-}
+
 UNEVENTFUL: Final = {InboxState.BEFORE, InboxState.ASIDE, InboxState.GONE}
 
 
@@ -161,23 +158,22 @@ class Orchestrator:
         remarks = desk.reconcile(adopt=adopt)
         if adopt:  # what is still so in the next round is no passing remark
             self._dashboard.remarks = remarks
-        for sentence in remarks:
-            self._tell_once(sentence)
+        self._tell_once(*remarks)
         for entry in desk.send_approved():
             why = _why_not_sent(entry.state)
             self.context.emit("letter", letter=entry.id, state=entry.kind, said=why)
-        for sentence in desk.problems:
-            self._tell_once(sentence)
+        self._tell_once(*desk.problems)
         desk.problems.clear()
         self._last_tick = time.monotonic()
         return desk.reader.actions.head() != before
 
-    def _tell_once(self, sentence: str) -> None:
-        if sentence not in self._reported:
-            if len(self._reported) > MOST_SENTENCES:
-                self._reported.clear()
-            self._reported.add(sentence)
-            self.context.emit("said", text=sentence)
+    def _tell_once(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._reported:
+                if len(self._reported) > MOST_SENTENCES:
+                    self._reported.clear()
+                self._reported.add(sentence)
+                self.context.emit("said", text=sentence)
 
     def _wait_for_undo_windows(self) -> None:
         desk = self.context.desk
@@ -348,8 +344,8 @@ class Dashboard:
             *("", "## Waiting now", ""),
             *_counted("Letters that wait for your word", waiting, self._letter_link),
         ]
-        for state, words in WAITING_WORDS.items():
-            lines += _counted(f"Mail {words}", records.in_states(state), self._mail_link)
+        for title, (state, *_) in MAIL_LISTS[:2]:
+            lines += _counted(title, records.in_states(state), self._mail_link)
         unwell = [f"- {quote(o.part)}: {quote(o.text)}" for o in self._health() if not o.is_well]
         return [*lines, "", "## Amiss", "", *unwell] if unwell else lines
 

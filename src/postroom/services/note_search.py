@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError, Unavailable
@@ -94,7 +94,7 @@ class NoteSearch:
         with self._book.recorder.recording(call, folder, filter=filter[:200]):
             place = self.folder(folder)
             tests = conditions(filter) if filter.strip() else []
-            page = self._checked(lambda: self.index.list(place, tests, limit=limit, after=after))
+            page = self._checked(partial(self.index.list, place, tests, limit=limit, after=after))
             below = self.index.subfolders(place, MAX_SUBFOLDERS)
             return NotePage(
                 dict.fromkeys(hit.path for hit in page.hits),
@@ -108,7 +108,7 @@ class NoteSearch:
         with self._book.recorder.recording(call, query=query[:200]):
             for by_prefix in (False, True):
                 match = expression(query, prefixes=by_prefix)
-                page = self._checked(lambda: self.index.search(match, limit=limit, offset=offset))  # noqa: B023
+                page = self._checked(partial(self.index.search, match, limit=limit, offset=offset))
                 if page.total:
                     break
             matches: dict[str, Note | None] = {}
