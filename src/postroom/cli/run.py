@@ -34,8 +34,7 @@ from postroom.wiring import files
 from postroom.wiring.desk import require_desk
 
 if TYPE_CHECKING:
-    from postroom.orchestrator.context import RunContext
-    from postroom.orchestrator.model import Model
+    from postroom.orchestrator.context import Model, RunContext
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "postroom")
 CALL_SECONDS: Final = 20.0  # for one answer of a server

@@ -12,9 +12,10 @@ from datetime import tzinfo
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from postroom.core.errors import Corrupt, PostroomError, Unavailable
+from postroom.core.handbook import Case, Judgement
 from postroom.core.records import InboxItem, InboxState
 from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from postroom.orchestrator.client import MCPClient
-    from postroom.orchestrator.model import Model
 
 PARALLEL_CALLS: Final = 8  # to one server
 PAUSE_SECONDS: Final = 60.0  # for which a server that gave no answer is not asked again
@@ -123,6 +123,14 @@ class Servers(ExitStack):
         return await asyncio.gather(*map(call, calls))
 
 
+class Model(Protocol):
+    """Decides about mail that no rule matches."""
+
+    def judge(self, case: Case) -> Judgement:
+        """Return what is to become of this mail; `Unavailable` may be retried, `Corrupt` not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The collaborators and settings of one `postroom run`."""
@@ -149,7 +157,6 @@ class RunContext:
         return self.services.inbox
 
     def chunks(self, state: InboxState) -> Iterator[list[InboxItem]]:
-        """Return the mails in this state, some at once, until the orchestrator is to stop."""
         return takewhile(lambda _: not self.stopping.is_set(), self.inbox.chunks(state))
 
     def report(self, part: str, error: PostroomError, /, **facts: str) -> None:

@@ -11,7 +11,6 @@ import ipaddress
 import os
 import re
 import secrets
-import shutil
 import signal
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -31,6 +30,7 @@ from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, 
 from postroom.core.handbook import DRAFTS, MAX_TEXT, MAX_WHY, Case, Decision, Judgement
 from postroom.core.text import clean, draw_fence, one_line
 from postroom.core.values import dataclass
+from postroom.orchestrator.context import Model
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,10 +96,8 @@ def _shorten(text: str) -> str:
 
 
 class ModelService(NamedTuple):
-    """The address of a provider's own service, and the environment variable that holds its key."""
-
     address: str
-    key_variable: str
+    key_variable: str  # the environment variable that holds the key
 
 
 # The addresses are given to the libraries explicitly: they would read others from the environment,
@@ -142,14 +140,6 @@ class ClaudeCodeOutput(BaseModel):
 _OUTPUT: Final[TypeAdapter[ModelAnswer | ClaudeCodeOutput]] = TypeAdapter(
     ModelAnswer | ClaudeCodeOutput
 )
-
-
-class Model(Protocol):
-    """Decides about mail that no rule matches."""
-
-    def judge(self, case: Case) -> Judgement:
-        """Return what is to become of this mail; `Unavailable` may be retried, `Corrupt` not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +208,12 @@ class CommandModel:
         ):
             stdin.write(question.encode("utf-8", "replace"))
             stdin.seek(0)
+            program = self.argv[0]
+            if "/" in program:  # the program runs in another folder than Postroom
+                program = str(Path(program).absolute())
             try:
                 process = await asyncio.create_subprocess_exec(
-                    _find_program(self.argv[0]),
+                    program,
                     *self.argv[1:],
                     stdin=stdin,
                     stdout=stdout,
@@ -251,13 +244,6 @@ class CommandModel:
             _check_size(stdout.fileno())
             stdout.seek(0)
             return stdout.read(MAX_OUTPUT)
-
-
-def _find_program(name: str) -> str:
-    # The absolute path: the program runs in another folder than Postroom.
-    if path := shutil.which(name):
-        return str(Path(path).absolute())
-    raise FileNotFoundError
 
 
 def _check_size(file: int) -> None:

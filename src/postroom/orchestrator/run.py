@@ -65,8 +65,6 @@ UNEVENTFUL: Final = {InboxState.BEFORE, InboxState.ASIDE, InboxState.GONE}
 
 
 class Orchestrator:
-    """Works round by round until it is told to stop."""
-
     def __init__(self, context: RunContext) -> None:
         self.context = context
         sync = NoteSync(context.desk.vault, context.desk.ledger)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from postroom.core import handbook, life
 from postroom.core.errors import (
@@ -33,15 +33,12 @@ from postroom.core.text import words
 from postroom.core.values import dataclass
 from postroom.desk.proposals import ORCHESTRATOR, Proposal, Written
 from postroom.desk.recorder import Call
-from postroom.orchestrator.context import Question, RunContext, ToolValues
+from postroom.orchestrator.context import Model, Question, RunContext, ToolValues
 from postroom.services.inbox import STATE_AFTER, Changes, MailNotes
 from postroom.services.incoming import text_of
 from postroom.vault.folders import DRAFTS, HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
 from postroom.vault.note import Note
-
-if TYPE_CHECKING:
-    from postroom.orchestrator.model import Model
 
 MAX_TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
 POLL_SECONDS: Final = 1.0  # between two looks at the letters while a model works
@@ -90,7 +87,6 @@ class Triage:
         self.sync_stale_notes()
 
     def finish_round(self) -> None:
-        """Bring mails and their notes up to what has just become of their letters."""
         self._drafter.follow_letters()
         self.sync_stale_notes()
 
@@ -367,7 +363,6 @@ class Drafter:
         return desk.calls.propose(DRAFT_CALL, letter, proposal)
 
     def _is_answered(self, item: InboxItem) -> bool:
-        """Whether a sent mail of the conversation answers this one."""
         messages = self.context.services.mailbox.box(item.account).thread(item.message).messages
         names = {one.mail.message_id for one in messages if one.id == item.message} - {""}
         sent = [one.mail for one in messages if SENT in one.labels]

@@ -166,7 +166,6 @@ class Correspondence:
     def search(
         self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""
     ) -> list[AgentLetter]:
-        """Return messages to and from this agent, newest first."""
         me = self.me(call)
         wanted, found, kept = set(words(query)), [], {}
         for message in self.mail.history(me, id):

@@ -215,7 +215,6 @@ class MailNotes:
             self.sync.sync(source)
 
     def finish_write(self, item: InboxItem) -> bool:
-        """Bring the write of a note to its end that was interrupted; return whether there was one."""
         return self.sync.finish_write(_MailNote(self.sync.ledger, item))
 
     def is_unchanged(self, item: InboxItem) -> bool:

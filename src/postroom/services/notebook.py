@@ -147,7 +147,6 @@ class Notebook:
         return place
 
     def with_ending(self, path: str, ending: str) -> str:
-        """Return a new path with the ending that it may have been given without."""
         complete = "." in path.rpartition("/")[2] or self.vault.stat(path) is not None
         return path if complete else f"{path}{ending}"
 
@@ -336,7 +335,6 @@ class Notebook:
             )
 
     def refuse_name(self, path: str) -> None:
-        """Refuse a new name that shows as another, or that no link can hold."""
         is_visible = not clean(path).removed and all(n.strip() == n for n in path.split("/"))
         why = f"{one_line(path)!r} has characters that cannot be seen"
         remedy = "Take a name without hidden characters, and without spaces at its ends."
