@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 MAX_ANSWER: Final = 10_000_000  # bytes of JSON; a larger answer is a server gone wrong
 MAX_MESSAGE: Final = 500
 DEFAULT_RETRY_SECONDS: Final = 60.0  # where a server refuses as rate-limited without a time
-MALFORMED: Final = "its answer does not fit the protocol"
 ENDED: Final = "it ended"
 _WRONG_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
 _ERROR_CLASSES: Final = {
@@ -192,7 +191,7 @@ class _Connection:
     async def call(self, tool: str, arguments: Values) -> types.CallToolResult:
         """Return the answer to a call; a server that gives none, or a malformed one, is stopped."""
         session = await self.started()
-        cause = MALFORMED
+        cause = "its answer does not fit the protocol"
         try:
             with anyio.fail_after(self._timeout):
                 # Not `Client.call_tool`, which repeats a call when the server asks for input.

@@ -42,7 +42,6 @@ RETRIES: Final = 2  # for an answer that does not fit the schema
 POLL_SECONDS: Final = 0.05
 TRY_BY_HAND: Final = "Run the program by hand, with a question on its input, to see what it prints."
 _PASSING_ERRORS: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-_NO_KEY: Final = "none"  # the libraries want a key even where the server asks for none
 _CODE_FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
 MAX_OWN_TEXT: Final = 8_000  # characters of each of the person's own texts, and of a former draft
 MAX_BODY: Final = 20_000
@@ -299,7 +298,7 @@ class ProviderModel:
         key = environ.get(self._key_variable, "").strip()
         remedy = f"Set {self._key_variable} to the key in the environment of `postroom run`."
         if not key and (self._is_local or self._provider == "ollama"):
-            return _NO_KEY
+            return "none"  # the libraries want a key even where the server asks for none
         if not key:
             raise AuthRequired(
                 f"The model {self._name} needs a key, and {self._key_variable} is not set.",

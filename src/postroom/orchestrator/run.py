@@ -33,8 +33,7 @@ TICK_SECONDS: Final = 2.0  # between two looks at what people did to letters
 SHORTEST_WAIT: Final = 0.1  # seconds: another dispatcher may have the letter
 LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
 MOST_SENTENCES: Final = 1_000  # that are remembered as told
-NO_MODEL: Final = "none: what no rule fits gets an acknowledgement"
-AGENT: Final = "watcher"  # as which the servers are asked
+
 T = TypeVar("T")
 TITLE: Final = "Now"
 MARK: Final = "%%postroom%%"  # a comment that Obsidian does not show
@@ -192,7 +191,9 @@ class Orchestrator:
         count = len(self._triage.rules)
         texts = {f"account {name}": "followed" for name in self.context.accounts}
         texts[HANDBOOK] = plural(count, "rule") if count else "no rules"
-        texts["model"] = self.context.model_name or NO_MODEL
+        texts["model"] = (
+            self.context.model_name or "none: what no rule fits gets an acknowledgement"
+        )
         broken = self._mail_notes.broken.items()
         problems = self.context.trouble | self._mail_notes.problems
         problems |= {path: f"{why}. Mend it, or take it away." for path, why in broken}

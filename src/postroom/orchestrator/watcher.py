@@ -25,7 +25,6 @@ from postroom.services.incoming import BODY, exposed, facts, parse_message
 BASELINE: Final = 500  # mails of the inbox that are recorded as there before
 MAX_PAGES: Final = 50  # that are searched where the cursor was lost
 MAX_BACKLOG: Final = 1_000
-NOT_INBOX: Final = frozenset({DRAFT, SPAM, TRASH})
 READ_CALL: Final = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
 
 
@@ -139,7 +138,7 @@ class Watcher:
     def _needs_note(self, item: InboxItem, mail: MailView, mail_facts: MailFacts) -> bool:
         """Whether a note is to be written; else the mail is closed, or its note adopted."""
         labels = set(mail.labels)
-        if INBOX not in labels or labels & NOT_INBOX:
+        if INBOX not in labels or labels & {DRAFT, SPAM, TRASH}:
             self.context.inbox.close_without_note(item, InboxState.ASIDE)
         elif self.mail_notes.is_filed(item, mail):  # the ledger is from a backup: it was done
             self.context.inbox.close_without_note(item, InboxState.DONE)

@@ -142,8 +142,8 @@ class NoteSearch:
         refreshed = set[str]()  # by this very call: they are no older than it
         for _ in range(ROUNDS):
             files = self._book.vault.stats([hit.path for hit in page.hits])
-            changed = [h.path for h, file in zip(page.hits, files, strict=True) if file != h.file]
-            stale = [path for path in changed if path not in refreshed]
+            changed = {h.path for h, file in zip(page.hits, files, strict=True) if file != h.file}
+            stale = sorted(changed - refreshed)
             if not stale:
                 return page
             self.index.refresh(self._book.vault, stale)

@@ -194,11 +194,10 @@ class Notebook:
                 remedy="Change it with edit_note, or read all of it first.",
                 etag=known,
             )
-        why = "was changed since you read it"
-        if not known:
-            why = "is there, and you have not read it yet"
-        if not known and call.client_session is None:
-            why = "is there, and without a session it takes if_match to change it"
+        unread = "you have not read it yet"
+        if call.client_session is None:
+            unread = "without a session it takes if_match to change it"
+        why = "was changed since you read it" if known else f"is there, and {unread}"
         raise Conflict(
             f"{path!r} {why}: nothing was written",
             remedy="Read it as it is now, then decide; if_match takes its etag.",
