@@ -81,10 +81,9 @@ class MCPClient:
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any], fallback: Fallback | None = None
     ) -> dict[str, Any]:
-        """Return the tool's answer, or the fallback's where the server gives none.
+        """Return the tool's answer, or the fallback's where the server gives none; a refusal is raised.
 
-        Raises the error that the tool refuses with. Without a fallback, a failure raises `Unavailable`,
-        or `Uncertain` where the call may have changed something.
+        Without a fallback, a failure raises `Unavailable`, or `Uncertain` where the call may have changed something.
         """
         sent = _as_json(tool_name, arguments)
         may_write = True

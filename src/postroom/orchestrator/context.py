@@ -94,10 +94,7 @@ class Servers(ExitStack):
             if not self.keep_waiting():
                 answers.cancel()
                 return [Unavailable("It was not waited for")] * len(questions)
-        return [
-            question.result(answer)
-            for question, answer in zip(questions, answers.result(), strict=True)
-        ]
+        return [one.result(answer) for one, answer in zip(questions, answers.result(), strict=True)]
 
     async def _call_all(
         self, client: MCPClient, tool: str, calls: Sequence[ToolValues]

@@ -53,10 +53,7 @@ STANDARD_TEXTS: Final = {
 
 
 class Triage:
-    """Judges the mails that wait, and has their answers drafted.
-
-    `between_mails` is called often: approved letters do not wait for a round.
-    """
+    """Judges the mails that wait, and has their answers drafted."""
 
     def __init__(
         self, context: RunContext, mail_notes: MailNotes, between_mails: Callable[[], None]
@@ -66,7 +63,7 @@ class Triage:
         self._handbook = ""
         self._style = ""
         self._context = context
-        self._between_mails = between_mails
+        self._between_mails = between_mails  # called often: approved letters do not wait
         self._drafter = Drafter(context)
 
     def round(self) -> None:
