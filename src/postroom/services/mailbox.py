@@ -303,9 +303,9 @@ class MailboxService:
         ):
             box, now = self.box(account), self._ledger.clock()
             there = {label_key(label): label for label in box.message(id).labels}
-            place = f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing"
+            why = f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing"
             may_sort = not there.keys() & _LEFT_ALONE
-            require((may_sort, place, "Leave it to the person."), kind=Denied)
+            require((may_sort, why, "Leave it to the person."), kind=Denied)
             added = frozenset({add} if label_key(add) not in there else ())
             removed = frozenset({there[label_key(remove)]} if label_key(remove) in there else ())
             change = LabelChange(0, now.wall, call.agent, account, id, added, removed)
