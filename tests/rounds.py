@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 from postroom.core.errors import PostroomError
 from postroom.core.handbook import Case, Judgement
-from postroom.core.message import INBOX, UNREAD
+from postroom.core.mail_view import view
+from postroom.core.message import INBOX, UNREAD, Message
 from postroom.core.records import InboxItem
 from postroom.mail.mailbox import Arrival
 from postroom.orchestrator.context import Question, RunContext, Servers, ToolValues
 from postroom.orchestrator.run import Orchestrator
+from postroom.services.incoming import BODY
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.desks import Office
@@ -47,6 +49,13 @@ class Direct(Servers):
         """Return no answers, so that each question is answered by its fallback."""
         self.asked += [(server, tool, dict(one.arguments)) for one in questions]
         return [{} for _ in questions]
+
+
+def answer_of(message: Message) -> ToolValues:
+    """Return a mail as the server's `get_email` answers it."""
+    mail = view(message, max_chars=BODY)
+    files = [file._asdict() for file in mail.files]
+    return {**mail._asdict(), "from": mail.sender, "files": files}
 
 
 class Thinker:

@@ -34,11 +34,11 @@ from postroom.wiring import files
 from postroom.wiring.desk import require_desk
 
 if TYPE_CHECKING:
-    from postroom.orchestrator.context import RunContext
-    from postroom.orchestrator.model import Model
+    from postroom.orchestrator.context import Model, RunContext
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "postroom")
 CALL_SECONDS: Final = 20.0  # for one answer of a server
+AGENT: Final = "watcher"  # as which the servers are asked
 FAILED_ROUND: Final = 8  # the exit code of `--once` where something went wrong
 _IS_MAC: Final = sys.platform == "darwin"
 _TEXTS: Final = tomllib.loads(ui.read_text("run.toml"))
@@ -128,7 +128,6 @@ def _set_up(
     config: Config, interval: int | None, stopping: threading.Event, tell: Callable[..., None]
 ) -> Iterator[RunContext]:
     from postroom.orchestrator.context import RunContext, Servers
-    from postroom.orchestrator.run import AGENT
     from postroom.services.services import Services
 
     model = _open_model(config, stopping)

@@ -16,6 +16,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
+from dataclasses import KW_ONLY, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -30,6 +31,7 @@ from mcp.shared.message import SessionMessage
 
 from postroom.core.errors import Conflict, Invalid, Limited, PostroomError, Unavailable, Uncertain
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 MAX_ANSWER: Final = 10_000_000  # bytes of JSON; a larger answer is a server gone wrong
 MAX_MESSAGE: Final = 500
 DEFAULT_RETRY_SECONDS: Final = 60.0  # where a server refuses as rate-limited without a time
-MALFORMED: Final = "its answer does not fit the protocol"
 ENDED: Final = "it ended"
 _WRONG_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
 _ERROR_CLASSES: Final = {
@@ -63,35 +64,26 @@ class _CallFailed(Exception):
         self.retry = retry
 
 
+@dataclass(slots=True)
 class MCPClient:
     """Calls the tools of one server; a failure is logged in the vault, and then the fallback runs."""
 
-    def __init__(
-        self,
-        server_name: str,
-        command: list[str],
-        vault_path: Path,
-        *,
-        timeout: float = 30.0,
-        environ: Mapping[str, str] = os.environ,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self.server_name = server_name
-        self.command = command
-        self.vault_path = vault_path
-        self._timeout = timeout
-        self._environ = environ
-        self._clock = clock
-        self._connection: _Connection | None = None
-        self._is_closed = False
+    server_name: str
+    command: list[str]
+    vault_path: Path
+    _: KW_ONLY
+    timeout: float = 30.0
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _connection: _Connection | None = field(default=None, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any], fallback: Fallback | None = None
     ) -> dict[str, Any]:
-        """Return the tool's answer, or the fallback's where the server gives none.
+        """Return the tool's answer, or the fallback's where the server gives none; a refusal is raised.
 
-        Raises the error that the tool refuses with. Without a fallback, a failure raises `Unavailable`,
-        or `Uncertain` where the call may have changed something.
+        Without a fallback, a failure raises `Unavailable`, or `Uncertain` where the call may have changed something.
         """
         sent = _as_json(tool_name, arguments)
         may_write = True
@@ -133,7 +125,7 @@ class MCPClient:
             raise _CallFailed("the client is closed", written=False, retry=False)
         if self._connection is None or self._connection.cause:
             self._connection = _Connection(
-                self.command, self._environ, self._timeout, self._connection
+                self.command, self.environ, self.timeout, self._connection
             )
         return self._connection
 
@@ -151,7 +143,7 @@ class MCPClient:
         )
 
     def _log(self, tool: str, message: str, attempts: int, fallback: Fallback | None) -> None:
-        now = self._clock().astimezone(UTC).isoformat()
+        now = self.clock().astimezone(UTC).isoformat()
         record = {
             "event": "mcp_unavailable",
             "timestamp": now,
@@ -163,9 +155,9 @@ class MCPClient:
             "fallback": fallback is not None,
             "severity": "ERROR",
         }
-        data = json.dumps(record, ensure_ascii=False).encode() + b"\n"
+        line = f"{json.dumps(record, ensure_ascii=False)}\n"
         with closing(Vault(self.vault_path)) as vault:
-            vault.append(f"Logs/orchestrator_{now[:10]}.jsonl", data)
+            vault.append(f"Logs/orchestrator_{now[:10]}.jsonl", line.encode())
 
 
 class _Connection:
@@ -198,7 +190,7 @@ class _Connection:
     async def call(self, tool: str, arguments: Values) -> types.CallToolResult:
         """Return the answer to a call; a server that gives none, or a malformed one, is stopped."""
         session = await self.started()
-        cause = MALFORMED
+        cause = "its answer does not fit the protocol"
         try:
             with anyio.fail_after(self._timeout):
                 # Not `Client.call_tool`, which repeats a call when the server asks for input.
@@ -260,9 +252,11 @@ class _Connection:
         cursor: str | None = None
         while True:
             page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            for tool in page.tools:
-                if tool.annotations and tool.annotations.read_only_hint is True:
-                    self.read_only.add(tool.name)
+            self.read_only |= {
+                tool.name
+                for tool in page.tools
+                if tool.annotations and tool.annotations.read_only_hint is True
+            }
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -329,7 +323,6 @@ def _values(answer: types.CallToolResult) -> Values:
 
 
 def _refusal(values: Values, text: str) -> PostroomError:
-    """Return a tool's refusal as the error that its code names."""
     code, details = values.get("error"), values.get("details")
     if isinstance(code, dict):  # our own contract nests what document 003 has side by side
         values = details = code

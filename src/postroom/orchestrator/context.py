@@ -1,7 +1,4 @@
-"""What all parts of the orchestrator work with: its settings, and Postroom's own MCP servers.
-
-The servers are asked many questions at once, from code that is not asynchronous.
-"""
+"""What all parts of the orchestrator work with: its settings, and Postroom's own MCP servers."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ from datetime import tzinfo
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from postroom.core.errors import Corrupt, PostroomError, Unavailable
+from postroom.core.handbook import Case, Judgement
 from postroom.core.records import InboxItem, InboxState
 from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from postroom.orchestrator.client import MCPClient
-    from postroom.orchestrator.model import Model
 
 PARALLEL_CALLS: Final = 8  # to one server
 PAUSE_SECONDS: Final = 60.0  # for which a server that gave no answer is not asked again
@@ -57,11 +54,9 @@ class Question(NamedTuple, Generic[T]):
 
 
 class Servers(ExitStack):
-    """The servers by name. Each is started at its first question, and ends with the `with` block."""
+    """The servers by name, for code that is not asynchronous. Each starts at its first question, and ends with the block."""
 
-    def __init__(
-        self, commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
-    ) -> None:
+    def __init__(self, commands: Mapping[str, list[str]], vault: Path, *, timeout: float) -> None:
         super().__init__()
         self._commands = commands
         self._vault = vault
@@ -80,8 +75,7 @@ class Servers(ExitStack):
         from postroom.orchestrator.client import MCPClient  # imports the SDK
 
         if server not in self._clients:
-            command = list(self._commands[server])
-            client = MCPClient(server, command, self._vault, timeout=self._timeout)
+            client = MCPClient(server, self._commands[server], self._vault, timeout=self._timeout)
             self.callback(self._portal.call, client.close)
             self._clients[server] = client
         return self._clients[server]
@@ -100,10 +94,7 @@ class Servers(ExitStack):
             if not self.keep_waiting():
                 answers.cancel()
                 return [Unavailable("It was not waited for")] * len(questions)
-        return [
-            question.result(answer)
-            for question, answer in zip(questions, answers.result(), strict=True)
-        ]
+        return [one.result(answer) for one, answer in zip(questions, answers.result(), strict=True)]
 
     async def _call_all(
         self, client: MCPClient, tool: str, calls: Sequence[ToolValues]
@@ -127,6 +118,14 @@ class Servers(ExitStack):
                     return error
 
         return await asyncio.gather(*map(call, calls))
+
+
+class Model(Protocol):
+    """Decides about mail that no rule matches."""
+
+    def judge(self, case: Case) -> Judgement:
+        """Return what is to become of this mail; `Unavailable` may be retried, `Corrupt` not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,6 @@ class RunContext:
         return self.services.inbox
 
     def chunks(self, state: InboxState) -> Iterator[list[InboxItem]]:
-        """Return the mails in this state, some at once, until the orchestrator is to stop."""
         return takewhile(lambda _: not self.stopping.is_set(), self.inbox.chunks(state))
 
     def report(self, part: str, error: PostroomError, /, **facts: str) -> None:
@@ -170,7 +168,6 @@ class RunContext:
         return self.desk.reader.notes.location(item.key).path
 
     def note_name(self, item: InboxItem) -> str:
-        """Return the name of a mail's note, as links give it."""
         return self.note_path(item).rpartition("/")[2].removesuffix(".md")
 
     def emit_for(self, item: InboxItem, event: str, **facts: str) -> None:

@@ -1,7 +1,6 @@
-"""The orchestrator's rounds: verdicts, new mail, triage, letters that are due, and what the person finds in the vault.
+"""The orchestrator's rounds, and what the person finds of them in the vault: Dashboard.md, briefings, the state file.
 
-That is Dashboard.md, a briefing a day, and the state file. All three only show: nothing is read back from
-them but the parts of Dashboard.md that the person wrote.
+All three only show: nothing is read back from them but the parts of Dashboard.md that the person wrote.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.stamp import DAY, elapsed
 from postroom.core.text import duration, plural
+from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
+from postroom.services.inbox import MailNotes
 from postroom.vault.folders import BRIEFINGS, DASHBOARD, HANDBOOK
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
@@ -32,8 +33,7 @@ TICK_SECONDS: Final = 2.0  # between two looks at what people did to letters
 SHORTEST_WAIT: Final = 0.1  # seconds: another dispatcher may have the letter
 LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
 MOST_SENTENCES: Final = 1_000  # that are remembered as told
-NO_MODEL: Final = "none: what no rule fits gets an acknowledgement"
-AGENT: Final = "watcher"  # as which the servers are asked
+
 T = TypeVar("T")
 TITLE: Final = "Now"
 MARK: Final = "%%postroom%%"  # a comment that Obsidian does not show
@@ -59,19 +59,15 @@ BRIEFING_WORDS: Final = {
     InboxState.DELEGATED: "for somebody else",
     InboxState.FAILED: "put aside as unreadable",
 }
-WAITING_WORDS: Final = {
-    InboxState.NEEDS_INFO: "that needs you",
-    InboxState.DELEGATED: "for somebody else",
-}
+
 UNEVENTFUL: Final = {InboxState.BEFORE, InboxState.ASIDE, InboxState.GONE}
 
 
 class Orchestrator:
-    """Works round by round until it is told to stop."""
-
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        self._mail_notes = context.services.mail_notes(self._tell_once)
+        sync = NoteSync(context.desk.vault, context.desk.ledger)
+        self._mail_notes = MailNotes(sync, context.inbox, self._tell_once)
         self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
         self._triage = Triage(context, self._mail_notes, self._send_due_now)
         self._dashboard = Dashboard(context, self._health)
@@ -82,10 +78,7 @@ class Orchestrator:
             context.trouble["model"] = error.message_with_remedy
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
-        """Run until told to stop; with `once`, one round and the undo windows that pass shortly.
-
-        Returns whether all parts were well at the end.
-        """
+        """Run until stopped, or `once`: one round and the undo windows that pass shortly. Return whether all parts are well."""
         stopping, next_round = self.context.stopping, 0.0
         try:
             if backlog:
@@ -162,26 +155,24 @@ class Orchestrator:
         remarks = desk.reconcile(adopt=adopt)
         if adopt:  # what is still so in the next round is no passing remark
             self._dashboard.remarks = remarks
-        for sentence in remarks:
-            self._tell_once(sentence)
+        self._tell_once(*remarks)
         for entry in desk.send_approved():
             why = _why_not_sent(entry.state)
             self.context.emit("letter", letter=entry.id, state=entry.kind, said=why)
-        for sentence in desk.problems:
-            self._tell_once(sentence)
+        self._tell_once(*desk.problems)
         desk.problems.clear()
         self._last_tick = time.monotonic()
         return desk.reader.actions.head() != before
 
-    def _tell_once(self, sentence: str) -> None:
-        if sentence not in self._reported:
-            if len(self._reported) > MOST_SENTENCES:
-                self._reported.clear()
-            self._reported.add(sentence)
-            self.context.emit("said", text=sentence)
+    def _tell_once(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._reported:
+                if len(self._reported) > MOST_SENTENCES:
+                    self._reported.clear()
+                self._reported.add(sentence)
+                self.context.emit("said", text=sentence)
 
     def _wait_for_undo_windows(self) -> None:
-        """Wait for letters that were approved just now, and send them."""
         desk = self.context.desk
         end = time.monotonic() + LONGEST_WAIT
         while not self.context.stopping.is_set():
@@ -200,7 +191,9 @@ class Orchestrator:
         count = len(self._triage.rules)
         texts = {f"account {name}": "followed" for name in self.context.accounts}
         texts[HANDBOOK] = plural(count, "rule") if count else "no rules"
-        texts["model"] = self.context.model_name or NO_MODEL
+        texts["model"] = (
+            self.context.model_name or "none: what no rule fits gets an acknowledgement"
+        )
         broken = self._mail_notes.broken.items()
         problems = self.context.trouble | self._mail_notes.problems
         problems |= {path: f"{why}. Mend it, or take it away." for path, why in broken}
@@ -224,8 +217,6 @@ class PartHealth(NamedTuple):
 
 
 class Dashboard:
-    """Writes the dashboard, the briefings and the state file."""
-
     def __init__(self, context: RunContext, health: Callable[[], Sequence[PartHealth]]) -> None:
         self.remarks: Sequence[str] = ()  # about notes in the folders that count for nothing
         self._context = context
@@ -252,8 +243,6 @@ class Dashboard:
     def _local(self, wall: float) -> datetime:
         return datetime.fromtimestamp(wall, self._context.zone)
 
-    # Dashboard.md
-
     def _write_dashboard(self, *, is_stopped: bool) -> None:
         now = self._desk.clock().wall
         text = "\n".join(self._dashboard_lines())
@@ -261,9 +250,9 @@ class Dashboard:
         if text == self._last_text and is_fresh and not is_stopped:
             return
         at = f"{self._local(now):%Y-%m-%d %H:%M}"
-        status = f"Running. Last looked at {at}."
-        if is_stopped:
-            status = f"Not running since {at}; start it with `postroom run`."
+        running = f"Running. Last looked at {at}."
+        stopped = f"Not running since {at}; start it with `postroom run`."
+        status = stopped if is_stopped else running
         _replace_section(self._desk.vault, f"## {TITLE}\n\n{MARK}\n{status}\n{text}\n")
         self._last_text, self._last_time = text, now
 
@@ -322,8 +311,6 @@ class Dashboard:
         summaries = self._reader.lists.summaries("sent", newest=MOST_SENT)
         return [(one, one.state.at.wall) for one in summaries if isinstance(one.state, life.Sent)]
 
-    # Briefings
-
     def _write_briefing(self) -> None:
         now, vault = self._desk.clock().wall, self._desk.vault
         day = f"{self._local(now):%Y-%m-%d}"
@@ -356,8 +343,8 @@ class Dashboard:
             *("", "## Waiting now", ""),
             *_counted("Letters that wait for your word", waiting, self._letter_link),
         ]
-        for state, words in WAITING_WORDS.items():
-            lines += _counted(f"Mail {words}", records.in_states(state), self._mail_link)
+        for title, (state, *_) in MAIL_LISTS[:2]:
+            lines += _counted(title, records.in_states(state), self._mail_link)
         unwell = [f"- {quote(o.part)}: {quote(o.text)}" for o in self._health() if not o.is_well]
         return [*lines, "", "## Amiss", "", *unwell] if unwell else lines
 

@@ -1,7 +1,7 @@
 """Triage: decide about each mail once, by the person's rules or a model, then do what was decided.
 
-A decision is in the ledger, with its audit line, before anything is done about it. What is done then can
-be repeated without harm: notes show the ledger, and a letter is drafted under an idempotency key.
+A decision is in the ledger before anything is done about it, which can then be repeated without harm: notes show the
+ledger, and a letter is drafted under an idempotency key.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from postroom.core.errors import (
     NotFound,
     PostroomError,
     Unavailable,
+    require,
 )
-from postroom.core.handbook import Case, Judgement, MailFacts, Rule
+from postroom.core.handbook import Case, Decision, Judgement, MailFacts, Rule
 from postroom.core.message import SENT
 from postroom.core.policy import Full, back_off
 from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState, Level
 from postroom.core.stamp import DAY
 from postroom.core.text import words
+from postroom.core.values import dataclass
 from postroom.desk.proposals import ORCHESTRATOR, Proposal, Written
 from postroom.desk.recorder import Call
-from postroom.orchestrator.context import Question, RunContext, ToolValues
-from postroom.services.inbox import Changes, MailNotes
+from postroom.orchestrator.context import Model, Question, RunContext, ToolValues
+from postroom.services.inbox import STATE_AFTER, Changes, MailNotes
 from postroom.services.incoming import text_of
 from postroom.vault.folders import DRAFTS, HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
@@ -51,10 +53,7 @@ STANDARD_TEXTS: Final = {
 
 
 class Triage:
-    """Judges the mails that wait, and has their answers drafted.
-
-    `between_mails` is called often: approved letters do not wait for a round.
-    """
+    """Judges the mails that wait, and has their answers drafted."""
 
     def __init__(
         self, context: RunContext, mail_notes: MailNotes, between_mails: Callable[[], None]
@@ -64,11 +63,10 @@ class Triage:
         self._handbook = ""
         self._style = ""
         self._context = context
-        self._between_mails = between_mails
+        self._between_mails = between_mails  # called often: approved letters do not wait
         self._drafter = Drafter(context)
 
     def round(self) -> None:
-        """Judge and draft all that can be judged and drafted now."""
         self._drafter.follow_letters()
         pending = self._context.inbox.records.in_states(InboxState.PENDING)
         if self._context.stopping.is_set():
@@ -86,7 +84,6 @@ class Triage:
         self.sync_stale_notes()
 
     def finish_round(self) -> None:
-        """Bring mails and their notes up to what has just become of their letters."""
         self._drafter.follow_letters()
         self.sync_stale_notes()
 
@@ -120,8 +117,6 @@ class Triage:
             self.sync_stale_notes()
             self._between_mails()
 
-    # Judging
-
     def _judge(self, items: Sequence[InboxItem]) -> None:
         notes = {path: item for item in items if (path := self._context.note_path(item))}
         results: list[InboxItem] = []
@@ -147,23 +142,24 @@ class Triage:
         """Return a mail with what becomes of it; None where it is to be judged again later."""
         facts = replace(item.facts or MailFacts(), words=words(text_of(note.body)))
         rule = None if item.wish else handbook.decide(self.rules, facts)
-        judgement: Judgement | None
+        by: str = DecidedBy.NO_RULE
         if rule is not None:
             judgement, by = rule.judgement, f"line {rule.line} of {HANDBOOK}"
-        elif self._context.model is not None:
-            judgement, by = self._ask_model(item, note), DecidedBy.MODEL
-            if judgement is None or not self.mail_notes.is_unchanged(item):
+        elif model := self._context.model:
+            answer, by = self._ask_model(model, item, note), DecidedBy.MODEL
+            if answer is None or not self.mail_notes.is_unchanged(item):
                 return None  # no answer, or the person edited the note meanwhile
+            judgement = answer
         elif self._handbook:
-            judgement, by = Judgement("draft_reply", why="No rule fits it."), DecidedBy.NO_RULE
+            judgement = Judgement("draft_reply", why="No rule fits it.")
         else:
-            why = f"There is no {HANDBOOK} with rules."
-            judgement, by = Judgement("needs_info", why=why), DecidedBy.NO_RULE
+            judgement = Judgement("needs_info", why=f"There is no {HANDBOOK} with rules.")
         judgement = handbook.prevent_loop(judgement, find_obstacle(self._context, item))
         text = judgement.text or STANDARD_TEXTS.get(judgement.decision, "")
         return item._replace(judgement=replace(judgement, text=text), by=by)
 
-    def _ask_model(self, item: InboxItem, note: NoteText) -> Judgement | None:
+    def _ask_model(self, model: Model, item: InboxItem, note: NoteText) -> Judgement | None:
+        """Return the model's answer; it is waited for in a thread, so that approved letters are sent meanwhile."""
         fields, draft = note.fields, ""
         if item.wish and item.letter:
             draft = self._context.desk.reader.letters.get(item.letter).letter.text
@@ -179,29 +175,25 @@ class Triage:
             draft=draft,
         )
         try:
-            judgement = self._run_model(case)
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(model.judge, case)
+                while not wait([answer], POLL_SECONDS).done:
+                    self._between_mails()
+                judgement = answer.result()
         except PostroomError as error:
             if self._context.stopping.is_set():
                 return None
             self._context.report("model", error, part="model")
             is_setting = isinstance(error, Invalid | AuthRequired)  # wrong for every mail
             if not is_setting and item.tries + 1 >= MAX_TRIES:
-                why = f"The model gave no answer: {error.message}"[:300]
-                return Judgement("needs_info", why=why)
+                return Judgement(
+                    "needs_info", why=f"The model gave no answer: {error.message}"[:300]
+                )
             held = error.message_with_remedy if is_setting else error.message
             self._context.inbox.change(item, held=held, tries=item.tries + 1)
             return None
         self._context.trouble.pop("model", None)
         return judgement
-
-    def _run_model(self, case: Case) -> Judgement:
-        """Ask the model in a thread, so that approved letters are sent meanwhile."""
-        assert self._context.model is not None
-        with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(self._context.model.judge, case)
-            while not wait([answer], POLL_SECONDS).done:
-                self._between_mails()
-            return answer.result()
 
     def _save(self, results: Sequence[InboxItem]) -> None:
         if results:
@@ -224,12 +216,7 @@ def find_obstacle(context: RunContext, item: InboxItem) -> str:
     )
 
 
-# What triage reads in the vault, through its server
-
-
 class NoteText(NamedTuple):
-    """A note as its server returns it."""
-
     fields: dict[str, Any]
     body: str
     is_cut: bool = False
@@ -238,16 +225,16 @@ class NoteText(NamedTuple):
 def read_notes(
     context: RunContext, paths: Sequence[str], *, raw: bool = False, use_server: bool = True
 ) -> dict[str, NoteText | PostroomError]:
-    """Return each note, or the error in its place.
+    """Return each note, or the error in its place; with `raw`, the body is the whole text.
 
-    With `raw`, the body is the whole text. What the server does not answer is read from the disk;
-    without `use_server` everything is.
+    What the server does not answer is read from the disk; without `use_server` everything is.
     """
     questions = [_question(context, path, raw=raw) for path in paths]
-    if use_server:
-        answers = context.servers.ask("vault", "read_note", questions)
-    else:
-        answers = [question.result({}) for question in questions]
+    answers = (
+        context.servers.ask("vault", "read_note", questions)
+        if use_server
+        else [question.result({}) for question in questions]
+    )
     return dict(zip(paths, answers, strict=True))
 
 
@@ -276,46 +263,47 @@ def _whole_text(path: str, answer: NoteText | PostroomError) -> str:
         return ""
     if isinstance(answer, PostroomError):
         raise Corrupt(f"{path}: {answer.message}", remedy=answer.remedy)
-    if answer.is_cut:
-        raise Corrupt(f"{path} has more than {MAX_CHARS:,} characters", remedy="Shorten it.")
+    too_long = f"{path} has more than {MAX_CHARS:,} characters"
+    require((not answer.is_cut, too_long, "Shorten it."), kind=Corrupt)
     return answer.body
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong.
-
-    A handbook without rules under its heading is refused: its rules were written somewhere else.
-    """
+    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong, or the heading that is missing."""
     lines = list(numbered(text.removeprefix("\ufeff")))
     under = [(number, line) for number, title, line in lines if title == handbook.TITLE]
-    if text.strip() and not under:
-        raise Corrupt(
-            f"{HANDBOOK} has no heading `## {handbook.TITLE}`, under which rules would count",
-            remedy="Write it, in these letters. Until then no mail is triaged.",
-        )
     elsewhere = ((number, line) for number, title, line in lines if title != handbook.TITLE)
-    if misplaced := handbook.misplaced(elsewhere):
-        raise Corrupt(
+    misplaced = handbook.misplaced(elsewhere)
+    require(
+        (
+            under or not text.strip(),
+            f"{HANDBOOK} has no heading `## {handbook.TITLE}`, under which rules would count",
+            "Write it, in these letters. Until then no mail is triaged.",
+        ),
+        (
+            not misplaced,
             f"{HANDBOOK}, line {misplaced}: a rule does not stand under `## {handbook.TITLE}`",
-            remedy="Move it there, or put what only looks like one into a code fence.",
-        )
+            "Move it there, or put what only looks like one into a code fence.",
+        ),
+        kind=Corrupt,
+    )
     return handbook.parse((number, line) for number, line in under if not line.startswith("#"))
 
 
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """Proposes answers to the desk; each waits there for the person, whatever the settings."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    context: RunContext
 
     def draft(self, item: InboxItem) -> bool:
         """Draft the answer to one mail; return False where there is no room for more letters."""
-        rules, inbox = self._context.desk.rules, self._context.inbox
+        rules, inbox = self.context.desk.rules, self.context.inbox
         if not rules.live:
             why = f"Postroom rehearses ({rules.source}): it is drafted when that is over."
             if item.held != why:
                 about = {"message": item.message}
-                self._context.desk.recorder.write(DRAFT_CALL, result="dev_mode", parameters=about)
+                self.context.desk.recorder.write(DRAFT_CALL, result="dev_mode", parameters=about)
                 self._hold(item, why)
             return True
         try:
@@ -324,26 +312,25 @@ class Drafter:
             self._hold(item, f"{error.message.rstrip('.')}. It is drafted when there is room.")
             return False
         except (Invalid, Denied, NotFound) as error:
-            why = f"No answer is drafted by itself: {error.message.rstrip('.')}."
-            self._close(item, InboxState.NEEDS_INFO, Judgement("needs_info", why=why[:300]))
+            reason = error.message.rstrip(".")
+            self._close(item, "needs_info", f"No answer is drafted by itself: {reason}.")
         except PostroomError as error:
             if item.tries + 1 >= MAX_TRIES and not isinstance(error, Unavailable):
                 why = f"No answer could be drafted: {error.message_with_remedy}"
-                self._close(item, InboxState.NEEDS_INFO, Judgement("needs_info", why=why[:300]))
+                self._close(item, "needs_info", why)
             else:
                 inbox.change(item, held=error.message, tries=item.tries + 1)
         else:
             if entry is None:
-                judgement = Judgement("archive", why="It was answered already.")
-                self._close(item, InboxState.DONE, judgement)
+                self._close(item, "archive", "It was answered already.")
             # Where it cannot be recorded, the next round finds the letter by its key.
             elif inbox.save_draft(item, entry):
-                self._context.emit_for(item, "drafted", letter=entry.id)
+                self.context.emit_for(item, "drafted", letter=entry.id)
         return True
 
     def _propose(self, item: InboxItem) -> Entry | None:
         """Return the answer, proposed to the desk; None where the person has answered the mail."""
-        desk, judgement = self._context.desk, item.judgement
+        desk, judgement = self.context.desk, item.judgement
         assert judgement is not None
         key = f"triage {item.turn} {item.account} {item.message}"[:200]
         if known := desk.reader.letters.by_key(ORCHESTRATOR, key):
@@ -351,85 +338,68 @@ class Drafter:
             desk.sync_notes_and_log(existing)
             return existing
         # Since it was judged, another answer may have been drafted in its conversation.
-        if obstacle := find_obstacle(self._context, item):
+        if obstacle := find_obstacle(self.context, item):
             raise Denied(obstacle)
         if self._is_answered(item):
             return None
-        _, reply = self._context.services.mailbox.answer(
+        _, reply = self.context.services.mailbox.answer(
             item.account, id=item.message, thread="", everyone=False
         )
-        letter = desk.composer.letter(
-            Written(
-                reply.to,
-                reply.subject,
-                judgement.text,
-                answers=item.message,
-                account=item.account,
-            )
+        written = Written(
+            reply.to, reply.subject, judgement.text, answers=item.message, account=item.account
         )
+        letter = desk.composer.letter(written)
         if item.by == DecidedBy.NO_RULE and desk.exposure.card(letter, ()).level is Level.STOP:
             raise Denied("no rule asks for it, and its risk card would be red")
-        link = f"[[{self._context.note_name(item)}]]"
+        link = f"[[{self.context.note_name(item)}]]"
         fields = {"reply_to_message_id": item.message, "answers": link}
         if judgement.decision == "urgent":
             fields["priority"] = "urgent"
-        proposal = Proposal(
-            key=key,
-            home=DRAFTS,
-            replaces=item.letter if item.wish else "",
-            always_ask=True,
-            fields=fields,
-        )
+        replaces = item.letter if item.wish else ""
+        proposal = Proposal(key=key, home=DRAFTS, replaces=replaces, always_ask=True, fields=fields)
         return desk.calls.propose(DRAFT_CALL, letter, proposal)
 
     def _is_answered(self, item: InboxItem) -> bool:
-        """Whether a sent mail of the conversation answers this one."""
-        box = self._context.services.mailbox.box(item.account)
-        messages = box.thread(item.message).messages
+        messages = self.context.services.mailbox.box(item.account).thread(item.message).messages
         names = {one.mail.message_id for one in messages if one.id == item.message} - {""}
         sent = [one.mail for one in messages if SENT in one.labels]
         return any(names & {*mail.in_reply_to, *mail.references} for mail in sent)
 
     def _hold(self, item: InboxItem, why: str) -> None:
         if item.held != why:
-            self._context.inbox.change(item, held=why)
-            self._context.emit_for(item, "held", why=why)
+            self.context.inbox.change(item, held=why)
+            self.context.emit_for(item, "held", why=why)
 
-    def _close(self, item: InboxItem, state: InboxState, judgement: Judgement) -> None:
-        self._context.inbox.change(item, state=state, judgement=judgement, held="")
-        self._context.emit_for(item, "instead", decision=judgement.decision, why=judgement.why)
-
-    # What became of the letters
+    def _close(self, item: InboxItem, decision: Decision, why: str) -> None:
+        judgement, state = Judgement(decision, why=why[:300]), STATE_AFTER[decision]
+        self.context.inbox.change(item, state=state, judgement=judgement, held="")
+        self.context.emit_for(item, "instead", decision=decision, why=judgement.why)
 
     def follow_letters(self) -> None:
-        """Change the mails whose letter was closed or reopened."""
-        has_model = self._context.model is not None
-        for item in self._context.inbox.records.with_changed_letter():
-            entry = self._context.desk.reader.letters.get(item.letter)
+        has_model = self.context.model is not None
+        for item in self.context.inbox.records.with_changed_letter():
+            entry = self.context.desk.reader.letters.get(item.letter)
             if item.by == DecidedBy.PERSON and item.state == InboxState.DONE:
                 self._withdraw(item, entry)
             elif changes := plan_for_letter(item, entry, has_model=has_model):
-                self._context.inbox.change(item, **changes)
+                self.context.inbox.change(item, **changes)
 
     def _withdraw(self, item: InboxItem, entry: Entry) -> None:
         """Withdraw the answer to a mail that the person called done, if it still waits."""
         by = DecidedBy.PERSON_ONLY
         if isinstance(entry.state, life.Pending):
             try:
-                self._context.desk.calls.withdraw(WITHDRAW_CALL, entry.id)
+                self.context.desk.calls.withdraw(WITHDRAW_CALL, entry.id)
             except Conflict:
                 pass  # it was decided at this moment
             except PostroomError:
                 return  # the next round tries again
             by = DecidedBy.PERSON_WITHDRAWN
-        self._context.inbox.change(item, by=by)
+        self.context.inbox.change(item, by=by)
 
 
 def plan_for_letter(item: InboxItem, entry: Entry, *, has_model: bool) -> Changes:
-    """Return what changes about a mail after its letter: sent is done, and a refused one is the person's.
-
-    Nothing where the mail is in that state already.
-    """
+    """Return what changes about a mail after its letter; nothing where the mail is in that state already."""
     changes: Changes
     match entry.state:
         case life.Sent():
@@ -439,7 +409,6 @@ def plan_for_letter(item: InboxItem, entry: Entry, *, has_model: bool) -> Change
         case _ if entry.kind in life.OPEN:
             changes = {"state": InboxState.DRAFTED}
         case state:
-            why = life.describe(state, id=entry.id)[:300]
-            judgement = Judgement("needs_info", why=why)
+            judgement = Judgement("needs_info", why=life.describe(state, id=entry.id)[:300])
             changes = {"state": InboxState.NEEDS_INFO, "judgement": judgement}
     return {} if changes["state"] == item.state else changes

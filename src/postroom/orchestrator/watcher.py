@@ -11,34 +11,25 @@ from typing import Final
 
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.handbook import MailFacts
-from postroom.core.mail_view import MailView
+from postroom.core.mail_view import MailView, view
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
 from postroom.core.values import dataclass
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
-from postroom.orchestrator.context import Question, RunContext, ToolValues
+from postroom.orchestrator.context import Question, RunContext
 from postroom.services.inbox import MailNotes
-from postroom.services.incoming import (
-    BODY,
-    exposed,
-    facts,
-    parse_message,
-    values_of,
-)
+from postroom.services.incoming import BODY, exposed, facts, parse_message
 
 BASELINE: Final = 500  # mails of the inbox that are recorded as there before
 MAX_PAGES: Final = 50  # that are searched where the cursor was lost
 MAX_BACKLOG: Final = 1_000
-NOT_INBOX: Final = frozenset({DRAFT, SPAM, TRASH})
 READ_CALL: Final = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
 
 
 @dataclass(slots=True)
 class Watcher:
-    """Follows the mailboxes of the accounts."""
-
     context: RunContext
     mail_notes: MailNotes
     between_mails: Callable[[], None]  # called often: approved letters do not wait for a round
@@ -62,8 +53,8 @@ class Watcher:
 
     def _report(self, account: str, error: PostroomError) -> None:
         self._failed.add(account)
-        facts = {"account": account, "error": error.message, "remedy": error.remedy}
-        self.context.report(f"account {account}", error, **facts)
+        known = {"account": account, "error": error.message, "remedy": error.remedy}
+        self.context.report(f"account {account}", error, **known)
 
     def _find_new(self, account: str) -> int:
         box = self.context.desk.mailboxes(account)
@@ -76,8 +67,8 @@ class Watcher:
             return self._search_inbox(account, box, cursor)
         if changes.cursor == cursor.cursor:
             return 0
-        new_cursor = cursor._replace(cursor=changes.cursor)
-        return self.context.inbox.add(account, new_cursor, changes.added, changes.relabelled)
+        cursor = cursor._replace(cursor=changes.cursor)
+        return self.context.inbox.add(account, cursor, changes.added, changes.relabelled)
 
     def _start(self, account: str, box: Mailbox) -> int:
         """Watch from now on: the mails that are there already are left alone."""
@@ -89,9 +80,9 @@ class Watcher:
         oldest = min((mail.date for mail in earlier), default=0)
         cursor = MailboxCursor(changes.cursor, oldest if pages[-1].cursor else 0)
         ids = [mail.id for mail in earlier]
-        self.context.inbox.start_watching(account, cursor, changes.added, ids)
+        count = self.context.inbox.add(account, cursor, changes.added, earlier=ids)
         self.context.emit("watching", account=account, there=len(ids))
-        return len(changes.added)
+        return count
 
     def _search_inbox(self, account: str, box: Mailbox, cursor: MailboxCursor) -> int:
         """The provider has forgotten the cursor: search the inbox for mails that are not known."""
@@ -105,9 +96,9 @@ class Watcher:
             if not ids or len(known) == len(page.items):
                 break
         changes = box.changes(start)
+        cursor = cursor._replace(cursor=changes.cursor)
         oldest_first = [*reversed(there), *changes.added]
-        new_cursor = cursor._replace(cursor=changes.cursor)
-        return self.context.inbox.add(account, new_cursor, oldest_first, relabelled=there)
+        return self.context.inbox.add(account, cursor, oldest_first, relabelled=there)
 
     def add_backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
@@ -117,10 +108,7 @@ class Watcher:
         count = self.context.inbox.add_backlog(account, ids[::-1])
         self.context.emit("found", account=account, mails=count)
 
-    # From ids to notes
-
     def write_notes(self) -> None:
-        """Read the mails that were found, and write their notes."""
         for items in self.context.chunks(InboxState.FOUND):
             self._write_notes(items)
             self.between_mails()
@@ -142,16 +130,15 @@ class Watcher:
                 new.append((item, *answer))
         if new:
             # Recorded before the note is there: whoever reads the note has seen the mail.
-            self.context.desk.exposure.record(
-                [exposed(item.account, mail) for item, mail, _ in new]
-            )
+            shown = [exposed(item.account, mail) for item, mail, _ in new]
+            self.context.desk.exposure.record(shown)
             self.mail_notes.create(new)
             self.context.emit("noted", mails=len(new))
 
     def _needs_note(self, item: InboxItem, mail: MailView, mail_facts: MailFacts) -> bool:
         """Whether a note is to be written; else the mail is closed, or its note adopted."""
         labels = set(mail.labels)
-        if INBOX not in labels or labels & NOT_INBOX:
+        if INBOX not in labels or labels & {DRAFT, SPAM, TRASH}:
             self.context.inbox.close_without_note(item, InboxState.ASIDE)
         elif self.mail_notes.is_filed(item, mail):  # the ledger is from a backup: it was done
             self.context.inbox.close_without_note(item, InboxState.DONE)
@@ -162,18 +149,17 @@ class Watcher:
         return False
 
     def _question(self, item: InboxItem) -> Question[tuple[MailView, MailFacts]]:
-        def parse(values: ToolValues) -> tuple[MailView, MailFacts]:
-            mail = parse_message(values)
+        def with_facts(mail: MailView) -> tuple[MailView, MailFacts]:
             return mail, facts(mail, self.context.desk.exposure.own(item.account))
 
         def read() -> tuple[MailView, MailFacts]:
             mailbox = self.context.services.mailbox
-            return parse(values_of(mailbox.message(READ_CALL, item.account, item.message)))
+            message = mailbox.message(READ_CALL, item.account, item.message)
+            return with_facts(view(message, max_chars=BODY))
 
-        arguments: dict[str, object] = {"id": item.message, "max_chars": BODY}
-        if len(self.context.accounts) > 1:
-            arguments["account"] = item.account
-        return Question(arguments, parse, read)
+        account = {"account": item.account} if len(self.context.accounts) > 1 else {}
+        arguments = {"id": item.message, "max_chars": BODY, **account}
+        return Question(arguments, lambda values: with_facts(parse_message(values)), read)
 
 
 def _pages(box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:

@@ -1,8 +1,4 @@
-"""What agents do with letters to each other, each call with its one line in the log.
-
-The line and the deed come about together, but for a kill between the two: a message that was written
-has its line, and one that is delivered has it before it is marked as read.
-"""
+"""What agents do with letters to each other. A call and its line in the log are one, but for a kill between the two."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from postroom.agents.roster import (
     person,
 )
 from postroom.core.audit import Value
-from postroom.core.errors import Denied, Invalid, Unavailable
+from postroom.core.errors import Denied, Unavailable, require
 from postroom.core.text import words
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
@@ -34,9 +30,7 @@ THREADED: Final = 64  # characters of a thread's name
 
 
 class ReceivedMessage(NamedTuple):
-    """A message that is being delivered."""
-
-    delivery: Delivery | None  # none where it was only looked at
+    delivery: Delivery | None  # None where it was only looked at
     letter: AgentLetter
     owner: str
 
@@ -49,8 +43,6 @@ class Agent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Agent mail as the tools have it."""
-
     mail: AgentMail
     recorder: CallRecorder
     voice: Callable[[], bytes]
@@ -69,10 +61,9 @@ class Correspondence:
 
     def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> AgentLetter:
         """Send a message, or an answer: then to whoever wrote the one that is answered."""
-        if not text:
-            raise Invalid("no message provided")
-        if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-            raise Invalid("message exceeds maximum size of 64KB")
+        fits = len(text.encode("utf-8", "replace")) <= MAX_BYTES
+        too_long = "message exceeds maximum size of 64KB"
+        require((text, "no message provided", ""), (fits, too_long, ""))
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:
@@ -90,11 +81,7 @@ class Correspondence:
     def _sent(
         self, call: Call, me: AgentCaller, recipient: str, text: str, about: dict[str, str]
     ) -> AgentMessage:
-        """Write a message and its line, together or not at all.
-
-        The ledger is asked for first, and given back where the mailbox is not to be had at once:
-        neither is held while the other is waited for.
-        """
+        """Write a message and its line, together or not at all; neither lock is held while the other is waited for."""
         turns = TURNS
         while True:
             try:
@@ -141,7 +128,7 @@ class Correspondence:
         with taken:
             letter = self.mail.letter(taken.message, me.name)
             with self.recorder.transaction(call, taken.message.sender) as commit:
-                commit(**_as(call, me, id=taken.message.id))
+                commit(**_as(call, me, id=taken.message.id))  # before it is marked as read
         if peek:
             taken.release()
         return ReceivedMessage(None if peek else taken, letter, me.name)
@@ -179,16 +166,14 @@ class Correspondence:
     def search(
         self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""
     ) -> list[AgentLetter]:
-        """Return messages to and from this agent, newest first."""
         me = self.me(call)
-        wanted = words(query)
-        found, kept = [], {}
+        wanted, found, kept = set(words(query)), [], {}
         for message in self.mail.history(me, id):
-            if id and message.id != id:
-                continue
-            if agent and agent not in (message.sender, message.to):
-                continue
-            if wanted and not set(wanted) <= set(words(message.text)):
+            if (
+                (id and message.id != id)
+                or (agent and agent not in (message.sender, message.to))
+                or (wanted and not wanted <= set(words(message.text)))
+            ):
                 continue
             if message.to not in kept:
                 kept[message.to] = self.mail.box(message.to).abouts()
@@ -199,7 +184,6 @@ class Correspondence:
         return sorted(found, key=lambda one: seconds(one.message.created) or 0.0, reverse=True)
 
     def by_the_person(self, letter: AgentLetter) -> bool:
-        """Whether a message bears the person's seal."""
         if not letter.seal:
             return False
         return is_sealed(self.voice(), self.mail.folder.root, letter.message, letter.seal)

@@ -1,8 +1,7 @@
 """Mail that came in: its records in the ledger, what was decided about it, and its notes in the vault.
 
-The orchestrator decides; each transaction about incoming mail is one method here. A mail that somebody
-else changed meanwhile is left alone: the caller sees it again in the next round. As with letters, the
-ledger decides and the note follows (`desk/note_sync`); what a person added to a note stays.
+Each transaction about incoming mail is one method here; a mail that somebody else changed meanwhile is left to the
+next round. The ledger decides and the note follows (`desk/note_sync`); what a person added to a note stays.
 """
 
 from __future__ import annotations
@@ -65,8 +64,6 @@ JUDGE_AGAIN: Final[Changes] = {
 
 
 class InboxService:
-    """Reads and changes the records of incoming mail."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.records = ledger.inbox  # reads alone
@@ -78,26 +75,21 @@ class InboxService:
             row = page[-1][0]
             yield [item for _, item in page]
 
-    # Following a mailbox
-
-    def start_watching(
-        self, account: str, cursor: MailboxCursor, new: Sequence[str], earlier: Sequence[str]
-    ) -> None:
-        """Record the mails of a mailbox that is watched from now on; `earlier` ones are left alone."""
-        with self._ledger.write() as tx:
-            tx.inbox.add(account, cursor, new)
-            tx.inbox.add(account, cursor, earlier, InboxState.BEFORE)
-
     def add(
         self,
         account: str,
         cursor: MailboxCursor,
         new: Sequence[str],
         relabelled: Sequence[str] = (),
+        *,
+        earlier: Sequence[str] = (),
     ) -> int:
-        """Record new mails and how far the mailbox was followed; return how many are to be looked at."""
+        """Record mails and how far the mailbox was followed; return how many to look at, which `earlier` ones are not."""
         with self._ledger.write() as tx:
-            return tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
+            count = tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
+            if earlier:
+                tx.inbox.add(account, cursor, earlier, InboxState.BEFORE)
+            return count
 
     def add_backlog(self, account: str, ids: Sequence[str]) -> int:
         """Record mails that were there before as if they had just come in; return how many."""
@@ -110,13 +102,11 @@ class InboxService:
                 if item and item.state == InboxState.BEFORE:
                     tx.inbox.change(item, state=InboxState.FOUND)
                     count += 1
-        return count
+            return count
 
     def close_without_note(self, item: InboxItem, state: InboxState, by: str = "") -> None:
         with suppress(Conflict), self._ledger.write(synced=False) as tx:
             tx.inbox.mark_note_current(tx.inbox.change(item, state=state, by=by))
-
-    # Deciding
 
     def change(self, item: InboxItem, **changes: InboxValue) -> InboxItem | None:
         """Change some fields of a mail and return it; None where somebody else changed it first."""
@@ -125,10 +115,7 @@ class InboxService:
         return None
 
     def save_decisions(self, items: Sequence[InboxItem]) -> list[InboxItem]:
-        """Record what was decided about mails (`judgement` and `by`), in one transaction.
-
-        Returns those that were recorded: a mail that somebody else changed first is left alone.
-        """
+        """Record `judgement` and `by` of mails, in one transaction; return those that nobody else changed first."""
         saved = []
         with self._ledger.write() as tx:
             for item in items:
@@ -156,8 +143,9 @@ class InboxService:
     def save_draft(self, item: InboxItem, entry: Entry) -> bool:
         """Record the letter that answers a mail; False where somebody else changed the mail first."""
         with suppress(Conflict), self._ledger.write() as tx:
-            state = InboxState.DRAFTED
-            tx.inbox.change(item, state=state, letter=entry.id, wish="", held="", tries=0)
+            tx.inbox.change(
+                item, state=InboxState.DRAFTED, letter=entry.id, wish="", held="", tries=0
+            )
             if not entry.replaces:
                 tx.inbox.add_draft_in_thread(item.account, item.thread, entry.id)
             return True
@@ -208,16 +196,12 @@ class _MailNote:
 
 @dataclass(slots=True)
 class MailNotes:
-    """Writes the notes of mail, and takes in what was done to them."""
-
     sync: NoteSync
     inbox: InboxService
     report: Callable[[str], None]
     broken: dict[str, str] = field(default_factory=dict)  # a person's notes that do not parse
     problems: dict[str, str] = field(default_factory=dict)  # by path, in this round
     _strangers: dict[str, File] = field(default_factory=dict)  # files that are no mail's note
-
-    # Writing
 
     def create(self, items: Sequence[tuple[InboxItem, MailView, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
@@ -231,16 +215,10 @@ class MailNotes:
             self.sync.sync(source)
 
     def finish_write(self, item: InboxItem) -> bool:
-        """Bring the write of a note to its end that was interrupted; return whether there was one."""
         return self.sync.finish_write(_MailNote(self.sync.ledger, item))
 
     def is_unchanged(self, item: InboxItem) -> bool:
-        """Whether the note of a mail still has the text that it last had."""
-        location = self.sync.ledger.notes.location(item.key)
-        with suppress(PostroomError):
-            raw = self.sync.vault.read(location.path)[0]
-            return hashlib.sha256(raw).hexdigest() == location.hash
-        return False
+        return self.sync.as_known(self.sync.ledger.notes.status(item.key)) is not None
 
     def is_filed(self, item: InboxItem, mail: MailView) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
@@ -267,12 +245,10 @@ class MailNotes:
         except Corrupt as why:
             self._quarantine(source.item, why.message)
 
-    def guarded(
-        self, act: Callable[..., None], item: InboxItem, *more: object, **options: object
-    ) -> None:
+    def guarded(self, act: Callable[..., None], item: InboxItem, *more: object) -> None:
         """Call a function; an error about one mail must not keep all other mail waiting."""
         try:
-            act(item, *more, **options)
+            act(item, *more)
         except PostroomError as why:
             path = self.sync.ledger.notes.location(item.key).path or item.message
             self.problems[path] = why.message_with_remedy
@@ -296,14 +272,11 @@ class MailNotes:
             file = vault.move(old_path, path, file)
         if vault.stat(_reason_path(path)) is None:
             remedy = f"{problem}. Mend the note, and move it back to {NEEDS_ACTION}/."
-            name = path.rpartition("/")[2]
-            fields = {"status": "failed", "reason": inert(problem), "note": name}
+            fields = {"status": "failed", "reason": inert(problem), "note": path.rpartition("/")[2]}
             vault.create(_reason_path(path), render(fields, f"\n{quote(remedy)}\n"))
         with self.sync.ledger.write(synced=False) as tx:
             _MailNote(self.sync.ledger, item).record(tx, path, raw, file, current=True)
         self.report(f"{old_path} does not parse any more and went to {FAILED}/: {problem}.")
-
-    # What people did
 
     def reconcile(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
@@ -324,21 +297,18 @@ class MailNotes:
         for seen in list(self.sync.scan(NEEDS_ACTION, ignore=is_known_stranger)):
             if item := missing.pop(seen.key, None):
                 if seen.note or seen.problem:
-                    self.guarded(self._take_in, item, seen, is_current=seen.key not in stale)
+                    self.guarded(self._take_in, item, seen, stale)
             elif not (seen.key in stale or (seen.key and is_known_stranger(seen.path, seen.file))):
                 self.broken.pop(seen.path, None)
                 with suppress(PostroomError):  # the next round looks again
                     self._look_at_stranger(seen, items.keys() | stale)
-        for key, item in missing.items():
-            self.guarded(self._look_elsewhere, item, is_current=key not in stale)
+        for item in missing.values():
+            self.guarded(self._look_elsewhere, item, stale)
         self._strangers = current
         self.broken = {path: why for path, why in self.broken.items() if path in current}
 
-    def _take_in(self, item: InboxItem, seen: SeenNote, *, is_current: bool) -> None:
-        """Take in a note that changed where it stands.
-
-        A status in a note that does not show the ledger's state yet (not `is_current`) may be an old one of ours.
-        """
+    def _take_in(self, item: InboxItem, seen: SeenNote, stale: Collection[str]) -> None:
+        """Take in a note that changed where it stands; the status of a stale one may be an old one of ours."""
         if seen.note is None:
             self._quarantine(item, seen.problem)
             return
@@ -347,10 +317,10 @@ class MailNotes:
         left_to_person = item.state in (InboxState.NEEDS_INFO, InboxState.DELEGATED)
         if status == "done":
             self._change(item, DONE_BY_HAND)
-        elif status == "pending" and is_current and left_to_person:
+        elif status == "pending" and left_to_person and item.key not in stale:
             self._change(item, JUDGE_AGAIN)
         elif status != STATUS.get(item.state, item.state):
-            if is_current:
+            if item.key not in stale:
                 rule = "Write `done` there, or `pending` if the mail waits for you."
                 self.report(f"The status of {seen.path} was put back. {rule}")
             self.sync_note(item)
@@ -359,18 +329,15 @@ class MailNotes:
         if changed := self.inbox.change(item, **changes):
             self.sync_note(changed)
 
-    def _look_elsewhere(self, item: InboxItem, *, is_current: bool) -> None:
-        """Look for a note that is not in Needs_Action/ under its name."""
+    def _look_elsewhere(self, item: InboxItem, stale: Collection[str]) -> None:
         location, vault = self.sync.ledger.notes.location(item.key), self.sync.vault
         (file,) = vault.stats([location.path])
         if file is not None:
             if file[1:] != location[-3:]:
-                seen = self.sync.open(location.path, file)
-                self._take_in(item, seen, is_current=is_current)
+                self._take_in(item, self.sync.open(location.path, file), stale)
+        elif self.finish_write(item) or not location.path:
             return
-        if self.finish_write(item) or not location.path:
-            return
-        if moved := self._find_moved(item, location.path.rpartition("/")[2]):
+        elif moved := self._find_moved(item, location.path.rpartition("/")[2]):
             if moved.folder in OTHER_FOLDERS:
                 self.report(f"{moved.path} is a mail, and went back to {NEEDS_ACTION}/.")
                 path = self.sync.move_file(moved.path, moved.file, NEEDS_ACTION)
@@ -379,9 +346,8 @@ class MailNotes:
             if moved.folder == DONE:
                 self._change(item, DONE_BY_HAND)
         elif vault.stat(location.path) is None:  # an editor may have put it back meanwhile
-            self.report(
-                f"{location.path} was deleted or taken away: nothing more is done about that mail."
-            )
+            gone = f"{location.path} was deleted or taken away"
+            self.report(f"{gone}: nothing more is done about that mail.")
             self.inbox.close_without_note(item, InboxState.GONE, DecidedBy.PERSON)
 
     def _find_moved(self, item: InboxItem, name: str) -> SeenNote | None:
@@ -396,24 +362,19 @@ class MailNotes:
         """Return a note that names this mail, and that no tool wrote."""
         if self.sync.ledger.tool_notes.has(path):
             return None
-        try:
+        with suppress(PostroomError):
             raw, file = self.sync.vault.read(path)
             note = Note.parse(raw)
-        except PostroomError:
-            return None
-        names = (note.text("type"), note.text("account"), note.text("id"))
-        is_it = names == (MAIL, item.account, item.message)
-        return SeenNote(path, file, item.key, note) if is_it else None
+            names = tuple(map(note.text, ("type", "account", "id")))
+            if names == (MAIL, item.account, item.message):
+                return SeenNote(path, file, item.key, note)
+        return None
 
     def _note_of(self, item: InboxItem, path: str) -> SeenNote | None:
-        """Return the note that we wrote of this mail: it names it, and is that very file or text.
-
-        Otherwise anybody could write one that names a mail.
-        """
-        seen = self._naming(item, path)
+        """Return the note that we wrote of this mail, by file or text: anybody can write one that names the mail."""
+        seen, location = self._naming(item, path), self.sync.ledger.notes.location(item.key)
         if not seen:
             return None
-        location = self.sync.ledger.notes.location(item.key)
         is_same_text = hashlib.sha256(seen.raw).hexdigest() == location.hash
         is_mended = item.state == InboxState.FAILED and self.sync.vault.stat(location.path) is None
         # Not in Plans/, where tools may write: a file system reuses inodes.
@@ -444,5 +405,4 @@ class MailNotes:
 
 
 def _reason_path(path: str) -> str:
-    """Return the note that says why one in Failed/ was put there."""
     return f"{path.removesuffix('.md')} (why).md"

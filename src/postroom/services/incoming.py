@@ -1,6 +1,6 @@
 """A mail that came in: as the email server returns it, as the ledger records it, and as its note shows it.
 
-What others wrote stands in a fence or as a quoted value. Nothing here touches a file.
+What others wrote stands in a fence or as a quoted value.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from postroom.core.errors import Corrupt
 from postroom.core.handbook import MailFacts
-from postroom.core.mail_view import FileView, MailView, view
-from postroom.core.message import IMPORTANT, SENT, Message
+from postroom.core.mail_view import FileView, MailView
+from postroom.core.message import IMPORTANT, SENT
 from postroom.core.policy import back_off
 from postroom.core.records import InboxItem, InboxState, ShownMail
 from postroom.core.stamp import Stamp
@@ -43,10 +43,8 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
     def texts(name: str) -> tuple[str, ...]:
         return tuple(one_line(str(text)) for text in values.get(name, ()))
 
-    def number(name: str) -> int:
-        return int(values.get(name, 0))
-
     try:
+        datetime.fromisoformat(str(values["date"]))
         return MailView(
             id=str(values["id"]),
             thread=str(values["thread"]),
@@ -57,7 +55,7 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
             reply_to=texts("reply_to"),
             subject=one_line(str(values.get("subject", ""))),
             labels=texts("labels"),
-            list_id=one_line(str(values.get("list_id", ""))).strip("<>").casefold(),
+            list_id=one_line(str(values.get("list_id", ""))),
             automatic=bool(values.get("automatic", False)),
             files=tuple(
                 FileView(
@@ -67,24 +65,16 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
             ),
             text=clean(str(values.get("text", "")))[0][:BODY],
             warnings=texts("warnings"),
-            total_chars=number("total_chars"),
-            next_offset=number("next_offset"),
-            quoted_chars=number("quoted_chars"),
-            hidden_chars=number("hidden_chars"),
+            total_chars=int(values.get("total_chars", 0)),
+            next_offset=int(values.get("next_offset", 0)),
+            quoted_chars=int(values.get("quoted_chars", 0)),
+            hidden_chars=int(values.get("hidden_chars", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt("The answer of the email server is no mail") from error
 
 
-def values_of(message: Message) -> dict[str, Any]:
-    """Return a mail as `get_email` would answer it, where no server can be asked."""
-    mail = view(message, max_chars=BODY)
-    files = [file._asdict() for file in mail.files]
-    return {**mail._asdict(), "from": mail.sender, "files": files}
-
-
 def address(person: str) -> str:
-    """Return the address of a person as a mail names them, folded of case."""
     found = _ADDRESS.search(person)
     return (found[1] if found else person).strip().casefold()
 
@@ -95,10 +85,7 @@ def exposed(account: str, mail: MailView) -> Shown:
     files = "\n".join(file.name for file in mail.files)
     texts = [("name", person.rpartition("<")[0]) for _, person in people]
     texts += [("subject", mail.subject), ("body", mail.text), ("file", files)]
-    try:
-        date = datetime.fromisoformat(mail.date).timestamp()
-    except ValueError:
-        date = 0.0
+    date = datetime.fromisoformat(mail.date).timestamp()
     sender, sent = address_key(address(mail.sender)), SENT in mail.labels
     about = ShownMail(account, mail.id, sender, mail.subject[:MAX_FIELD], date, sent)
     keys = [(part, address_key(address(person))) for part, person in people]
@@ -106,16 +93,14 @@ def exposed(account: str, mail: MailView) -> Shown:
 
 
 def facts(mail: MailView, own: frozenset[str]) -> MailFacts:
-    """Return what rules and guards ask of a mail."""
-    sender = address(mail.sender)
     return MailFacts(
-        sender=sender,
+        sender=address(mail.sender),
         recipients=tuple(map(address, (*mail.to, *mail.cc))),
         subject=mail.subject,
         labels=mail.labels,
-        list_id=mail.list_id,
+        list_id=mail.list_id.strip("<>").casefold(),
         automatic=mail.automatic,
-        own=sender in own,
+        own=address(mail.sender) in own,
     )
 
 
@@ -142,25 +127,24 @@ def render_mail(account: str, mail: MailView) -> bytes:
         "priority": "high" if IMPORTANT in mail.labels else "normal",
         "status": "pending",
     }
-    parts = [f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"]
-    if mail.files:
-        rows = [
-            f"- {quote(file.name)}, {quote(file.type)}, {file.size:,} bytes" for file in mail.files
-        ]
-        parts.append("\n## Attachments\n\n" + "\n".join(rows) + "\n")
-    if remarks := _remarks(mail):
-        parts.append("\n## Remarks\n\n" + "\n".join(f"- {quote(one)}" for one in remarks) + "\n")
-    return render(fields, "".join(parts))
-
-
-def _remarks(mail: MailView) -> list[str]:
     left = mail.total_chars - mail.next_offset if mail.next_offset else 0
     omissions = (
         (left, "more characters are not shown here"),
         (mail.quoted_chars, "characters of quoted history are left out"),
         (mail.hidden_chars, "hidden characters were removed"),
     )
-    return [*mail.warnings, *(f"{count:,} {what}" for count, what in omissions if count)]
+    remarks = [*mail.warnings, *(f"{count:,} {what}" for count, what in omissions if count)]
+    rows = {
+        "Attachments": [
+            f"{quote(file.name)}, {quote(file.type)}, {file.size:,} bytes" for file in mail.files
+        ],
+        "Remarks": list(map(quote, remarks)),
+    }
+    body = f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"
+    for title, lines in rows.items():
+        if lines:
+            body += f"\n## {title}\n\n" + "".join(f"- {line}\n" for line in lines)
+    return render(fields, body)
 
 
 def text_of(body: str) -> str:

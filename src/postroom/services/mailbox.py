@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
 from postroom.core.audit import redact_addresses
-from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
+from postroom.core.errors import Denied, Limited, NotFound, PostroomError, require
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.mail_view import ReplyEnvelope, answer, answered
 from postroom.core.message import (
@@ -53,12 +53,16 @@ NO_MAIL: Final = (
     " in another vault."
 )
 FROM_MAIL: Final = "mail:"
-NO_DESTINATIONS: Final = frozenset({TRASH, SPAM, SENT, DRAFT})
+_LEFT_ALONE: Final = {label_key(label) for label in (TRASH, SPAM, DRAFT)}
+# What mail programs and other languages' servers call the places that are the person's.
+_OTHER_NAMES: Final = frozenset(
+    "bin deleted deleted-items deleted-messages junk junk-e-mail junk-email sent-items sent-mail"
+    " sent-messages [gmail]-trash [gmail]-spam [gmail]-sent-mail [gmail]-drafts [gmail]-bin"
+    " draft-messages papierkorb corbeille papelera".split()
+)
 
 
 class Saved(NamedTuple):
-    """An attachment on the disk."""
-
     path: Path
     name: str  # as the mail calls it
     type: str
@@ -66,13 +70,9 @@ class Saved(NamedTuple):
 
 
 class MailboxService:
-    """Mail as an agent may handle it."""
-
     def __init__(self, desk: Desk) -> None:
-        self.mailboxes = desk.mailboxes
         self._desk = desk
         self._ledger = desk.ledger
-        self._vault = desk.vault
         self._recorder = desk.recorder
         self._exposure = desk.exposure
         self._rules = desk.rules
@@ -82,14 +82,11 @@ class MailboxService:
 
     def box(self, account: str) -> Mailbox:
         """Return the account's mailbox; without a name, the default one's."""
-        return self.mailboxes(account or self._desk.account)
-
-    # Reading
+        return self._desk.mailboxes(account or self._desk.account)
 
     def search(
         self, call: Call, account: str, query: str, *, limit: int, cursor: str
     ) -> SearchPage:
-        """Return mails that match, newest first."""
         with self._recorder.recording(call, query=query[:200]):
             return self._page(account, query, limit, cursor)
 
@@ -132,13 +129,13 @@ class MailboxService:
         with self._recorder.recording(call, message=id[:60]):
             found = self.box(account).message(id)
             self._exposure.saw_messages(account, found)
-        return found
+            return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
         with self._recorder.recording(call, thread=id[:60]):
             found = self.box(account).thread(id)
             self._exposure.saw_messages(account, *found.messages)
-        return found
+            return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
         """Save an attachment in the vault, never over another file."""
@@ -148,9 +145,8 @@ class MailboxService:
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
             begun = _first(file.pieces, READABLE)
             self._exposure.saw_file(account, message, part, Enclosure(file.name, file.type, begun))
-            name = file_name(file.name)
-            names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
-            hashed = hashlib.sha256()
+            name, hashed = file_name(file.name), hashlib.sha256()
+            names = chain([name], (numbered(name, number) for number in range(2, 100)))
 
             def pieces() -> Iterator[bytes]:
                 for piece in chain([begun], file.pieces):
@@ -158,30 +154,24 @@ class MailboxService:
                     yield piece
 
             def record(name: str, inode: int) -> None:
-                tag = hashed.hexdigest()[:16]
                 with self._ledger.write() as tx:
-                    tx.tool_notes.add(f"{folder}/{name}", inode, tag, call.agent)
+                    tx.tool_notes.add(
+                        f"{folder}/{name}", inode, hashed.hexdigest()[:16], call.agent
+                    )
 
-            saved, made = self._vault.deposit(folder, names, pieces(), record)
-        return Saved(self._vault.root / folder / saved, file.name, file.type, made.size)
-
-    # Writing
+            vault = self._desk.vault
+            saved, made = vault.deposit(folder, names, pieces(), record)
+            return Saved(vault.root / folder / saved, file.name, file.type, made.size)
 
     def answer(
         self, account: str, *, id: str, thread: str, everyone: bool
     ) -> tuple[str, ReplyEnvelope]:
-        """Return the id of the mail that is answered, and where the answer goes.
-
-        Of a conversation the newest mail is answered, or the one that is named with it.
-        """
+        """Return the id of the mail that is answered, by default a conversation's newest, and where the answer goes."""
         box = self.box(account)
         there = box.thread(thread).messages if thread else (box.message(id),)
         named = [message for message in there if message.id == id]
-        if id and not named:
-            raise Invalid(
-                f"The mail {one_line(id)[:60]} is not in the conversation {one_line(thread)[:60]}",
-                remedy="Name a mail of it.",
-            )
+        stray = f"{one_line(id)[:60]} is not in the conversation {one_line(thread)[:60]}"
+        require((named or not id, f"The mail {stray}", "Name a mail of it."))
         message = named[0] if named else answered(there)
         self._exposure.saw_messages(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own_addresses()}
@@ -192,16 +182,14 @@ class MailboxService:
         self, account: str, paths: Sequence[str]
     ) -> tuple[tuple[Enclosure, ...], tuple[str, ...]]:
         """Return the files that are to go out, and where each comes from."""
-        if len(paths) > MAX_FILES:
-            raise Invalid(f"A letter has at most {MAX_FILES} attachments", remedy="Send fewer.")
+        too_many = f"A letter has at most {MAX_FILES} attachments"
+        require((len(paths) <= MAX_FILES, too_many, "Send fewer."))
         found: list[tuple[Enclosure, str]] = []
+        too_large = f"The attachments hold more than {MAX_BYTES:,} bytes"
         for path in paths:
             found.append(self._enclosure(account, path))
-            if sum(len(file.content) for file, _ in found) > MAX_BYTES:
-                raise Invalid(
-                    f"The attachments hold more than {MAX_BYTES:,} bytes",
-                    remedy="Send fewer or smaller ones.",
-                )
+            size = sum(len(file.content) for file, _ in found)
+            require((size <= MAX_BYTES, too_large, "Send fewer or smaller ones."))
         return tuple(file for file, _ in found), tuple(origin for _, origin in found)
 
     def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
@@ -216,18 +204,16 @@ class MailboxService:
         return Enclosure(name, kind.lower(), content), origin
 
     def _outgoing(self, path: str) -> tuple[bytes, str]:
-        """Return the bytes of a file in one of the folders that files may go out from."""
-        inside = path.removeprefix(f"{self._vault.root}/")
+        vault, folders = self._desk.vault, self._desk.permissions.outgoing
+        inside = path.removeprefix(f"{vault.root}/")
         if inside.startswith(f"{OUTGOING}/"):
-            return self._vault.read(inside)[0], f"folder {OUTGOING}/"
-        for folder in self._desk.permissions.outgoing:
+            return vault.read(inside)[0], f"folder {OUTGOING}/"
+        for folder in folders:
             if path.startswith(f"{folder}/"):
                 # As confined as the vault is: no link, no way up.
                 with closing(Vault(folder)) as place:
                     return place.read(path.removeprefix(f"{folder}/"))[0], f"folder {folder}"
-        allowed = ", ".join(
-            [f"{OUTGOING}/ in the vault", *map(str, self._desk.permissions.outgoing)]
-        )
+        allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, folders)])
         raise Denied(
             f"{one_line(path)[:200]!r} is in no folder that files go out from",
             remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
@@ -261,19 +247,15 @@ class MailboxService:
     def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
         """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
         most = self._rules.open_letters
-        with self._ledger.read() as tx:
-            if len(tx.drafts.of_agent(account, call.agent)) < most:
-                return
+        if len(self._ledger.drafts.of_agent(account, call.agent)) < most:
+            return
         there = box.drafts()
         with self._ledger.write(synced=False) as tx:
-            for id in tx.drafts.of_agent(account, call.agent):
-                if id not in there:
-                    tx.drafts.remove(account, id)
-            if len(tx.drafts.of_agent(account, call.agent)) >= most:
-                raise Denied(
-                    f"{most} drafts of this agent are kept already (limits.open_letters)",
-                    remedy="Revise or delete one of them.",
-                )
+            for id in set(tx.drafts.of_agent(account, call.agent)) - there.keys():
+                tx.drafts.remove(account, id)
+            has_room = len(tx.drafts.of_agent(account, call.agent)) < most
+            full = f"{most} drafts of this agent are kept already (limits.open_letters)"
+            require((has_room, full, "Revise or delete one of them."), kind=Denied)
 
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
@@ -288,8 +270,7 @@ class MailboxService:
 
     def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
         """Return the id of this agent's draft, and the version in which Postroom left it."""
-        with self._ledger.read() as tx:
-            known = tx.drafts.get(account, id)
+        known = self._ledger.drafts.get(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
             for draft, mail in self.box(account).drafts().items():
                 if mail == id != draft:
@@ -301,16 +282,12 @@ class MailboxService:
             )
         return id, known[0]
 
-    # Sorting
-
     def move(self, call: Call, account: str, id: str, destination: str) -> LabelChange:
         """File a mail under a label and take it out of the inbox; or put it back there."""
         name = _destination(destination)
-        if name in SYSTEM_LABELS - {INBOX}:
-            raise Invalid(
-                f"{name} is no place for a mail",
-                remedy="Move it to INBOX or to a label of your own; add_label marks it.",
-            )
+        is_place = name not in SYSTEM_LABELS - {INBOX}
+        remedy = "Move it to INBOX or to a label of your own; add_label marks it."
+        require((is_place, f"{name} is no place for a mail", remedy))
         return self._sort(call, account, id, name, remove="" if name == INBOX else INBOX)
 
     def label(self, call: Call, account: str, id: str, label: str) -> LabelChange:
@@ -320,17 +297,15 @@ class MailboxService:
         self, call: Call, account: str, id: str, add: str, *, remove: str = ""
     ) -> LabelChange:
         """Return the change that was made, or that would be in a rehearsal; its number undoes it."""
-        account, rules = account or self._desk.account, self._desk.rules
+        account, rules = account or self._desk.account, self._rules
         with self._recorder.recording(
             call, changes=True, result=self._result, message=id[:60], to=add
         ):
             box, now = self.box(account), self._ledger.clock()
             there = {label_key(label): label for label in box.message(id).labels}
-            if there.keys() & _LEFT_ALONE:
-                raise Denied(
-                    f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing",
-                    remedy="Leave it to the person.",
-                )
+            why = f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing"
+            may_sort = not there.keys() & _LEFT_ALONE
+            require((may_sort, why, "Leave it to the person."), kind=Denied)
             added = frozenset({add} if label_key(add) not in there else ())
             removed = frozenset({there[label_key(remove)]} if label_key(remove) in there else ())
             change = LabelChange(0, now.wall, call.agent, account, id, added, removed)
@@ -353,9 +328,9 @@ class MailboxService:
             return change
 
     def undo(self, move: LabelChange) -> None:
-        """Put a mail back to where an agent moved it from."""
-        call = Call("undo_move", move.agent, "person")
-        with self._recorder.recording(call, message=move.message):
+        with self._recorder.recording(
+            Call("undo_move", move.agent, "person"), message=move.message
+        ):
             box = self.box(move.account)
             # What the person has thrown away since does not come back into the inbox.
             gone = box.message(move.message).labels & {TRASH, SPAM}
@@ -378,28 +353,19 @@ def _first(pieces: Iterator[bytes], size: int) -> bytes:
 def _destination(name: str) -> str:
     """Return the label that is meant, if tools may put it on a mail."""
     plain = one_line(name)
-    if not plain or plain != name.strip() or len(plain) > MAX_LABEL:
-        raise Invalid(
-            f"{plain[:60]!r} is no label",
-            remedy=f"Name one in at most {MAX_LABEL} plain characters.",
-        )
-    meant = system_label(plain)
+    is_label = plain and plain == name.strip() and len(plain) <= MAX_LABEL
+    remedy = f"Name one in at most {MAX_LABEL} plain characters."
+    require((is_label, f"{plain[:60]!r} is no label", remedy))
     # Wide and ornamental letters are read as plain ones, by people and by servers.
     read_as = unicodedata.normalize("NFKC", plain).strip("/.\\")
-    last = re.split(r"[/.\\]", read_as)[-1]
-    spellings = (read_as, last)
-    if any(system_label(s) in NO_DESTINATIONS or label_key(s) in _OTHER_NAMES for s in spellings):
-        raise Denied(
-            f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
-            remedy="Choose another label, or leave the mail where it is.",
+    for spelling in (read_as, re.split(r"[/.\\]", read_as)[-1]):
+        is_known = system_label(spelling) in (TRASH, SPAM, SENT, DRAFT)
+        require(
+            (
+                not is_known and label_key(spelling) not in _OTHER_NAMES,
+                f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
+                "Choose another label, or leave the mail where it is.",
+            ),
+            kind=Denied,
         )
-    return meant or plain
-
-
-_LEFT_ALONE: Final = {label_key(label) for label in (TRASH, SPAM, DRAFT)}
-# What mail programs and other languages' servers call the same places.
-_OTHER_NAMES: Final = frozenset(
-    "bin deleted deleted-items deleted-messages junk junk-e-mail junk-email sent-items sent-mail"
-    " sent-messages [gmail]-trash [gmail]-spam [gmail]-sent-mail [gmail]-drafts [gmail]-bin"
-    " draft-messages papierkorb corbeille papelera".split()
-)
+    return system_label(plain) or plain

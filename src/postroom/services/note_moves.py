@@ -1,7 +1,7 @@
-"""Moving a note, and with it the links that point to it: begun, it is brought to its end, whatever crashes.
+"""Moving a note, and with it the links that point to it.
 
-What is about to be done is on the disk first. A move that nobody finished is finished by whoever looks
-next: the file under its new name alone, and the links rewritten that are still to be.
+What is about to be done is on the disk first. A move that a crash left is finished by whoever looks next: the file
+under its new name alone, and the links rewritten that are still to be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError, Unavailable, require
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call
 from postroom.store.files import private_folder, replace, try_lock
@@ -63,8 +63,6 @@ class MoveResult:
 
 
 class Mover:
-    """Moves the notes of one vault, one after the other."""
-
     def __init__(self, book: Notebook, intent: Path) -> None:
         self._book = book
         self._lock = private_folder(intent.parent) / "move.lock"
@@ -100,25 +98,20 @@ class Mover:
         return intent is not None and intent.id == id
 
     def _allowed(self, source: str, target: str) -> tuple[Moved, bytes, File]:
-        """Return what is to be moved where, or say why it may not be."""
         book = self._book
         old, new = book.find(source), book.vault.spelled(target.removesuffix("/"))
         book.access.refuse_reading(old)
         for closed in (old, new):
             book.access.refuse_writing(closed, new=True)
-        if target.endswith("/") or book.vault.is_folder(new):
-            raise Invalid(
-                f"{target!r} names a folder", remedy="Name the file too: the whole new path."
-            )
+        is_file = not target.endswith("/") and not book.vault.is_folder(new)
+        remedy = "Name the file too: the whole new path."
+        require((is_file, f"{target!r} names a folder", remedy))
         kind = _suffix(old)
         new = book.with_ending(new, kind)
         book.refuse_folder(old)
         raw, file = book.vault.read(old)
-        if kind != _suffix(new):
-            raise Invalid(
-                f"{old!r} would not keep its kind as {new!r}",
-                remedy=f"Let the destination be a whole path that ends in {kind or 'no dot'}.",
-            )
+        remedy = f"Let the destination be a whole path that ends in {kind or 'no dot'}."
+        require((kind == _suffix(new), f"{old!r} would not keep its kind as {new!r}", remedy))
         book.refuse_changing(old, raw)
         book.access.refuse_writing(new, new=True)
         book.refuse_name(new)
@@ -138,7 +131,7 @@ class Mover:
         data = own.text.encode() if own.changed else None
         intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
         replace(self._intent, json.dumps(asdict(intent)).encode())
-        ready = book.tool_note(moved.target, intent.etag, agent)
+        ready = book.tool_note(moved.target, data or raw, agent)
         try:
             book.vault.move(intent.source, intent.target, intent.was, data, ready)
         except PostroomError:
@@ -152,8 +145,6 @@ class Mover:
             done.ambiguous[intent.target] = own.ambiguous
         yield from self._rewrite(agent, moved, done)
         return done
-
-    # Links
 
     def _rewrite(
         self, agent: str, moved: Moved, done: MoveResult
@@ -191,8 +182,6 @@ class Mover:
         done.untouched.append(path)
 
     def _rewritten(self, path: str, raw: bytes, moved: Moved) -> Rewritten:
-        """Return a file's text with the links as they must be after the move."""
-
         def files(name: str) -> Sequence[str]:
             """Return who had this name before the move, whether the index knows of it yet or not."""
             if any("\ud800" <= char <= "\udfff" for char in name):  # which no file has
@@ -200,32 +189,26 @@ class Mover:
             others = [one for one in self._book.finder.index.named(name) if one not in moved]
             return [*others, moved.source] if key(stem(moved.source)) == name else others
 
-        same, kind = Rewritten("", 0, ()), _suffix(path)
-        try:
+        found = same = Rewritten("", 0, ())
+        text, kind = "", _suffix(path)
+        with suppress(UnicodeDecodeError):
             text = raw.decode()
             if kind == CANVAS:
                 found = rewrite_canvas(text, moved, files, at=path)
             elif kind == NOTE:
                 found = rewrite(text, moved, files, at=path, frontmatter=Note.parse(raw).head)
-            else:
-                return same
-        except UnicodeDecodeError:
-            return same
         if found.changed and not self._is_sound(kind, text, found.text):
             return same._replace(ambiguous=(stem(moved.source),))
         return found
 
     def _is_sound(self, kind: str, before: str, after: str) -> bool:
         """Whether a note can hold the new name: as YAML, and without acting by it."""
-        try:
+        with suppress(Corrupt, UnicodeEncodeError):
             raw = after.encode()
             if kind == NOTE:
                 Note.parse(raw)
-        except (Corrupt, UnicodeEncodeError):
-            return False
-        return self._book.active_content(before, after) is None
-
-    # Crashes
+            return self._book.active_content(before, after) is None
+        return False
 
     def recover(self, *, links: bool) -> None:
         """Finish a move that a crash left, unless somebody is at it; without `links`, the file alone."""
@@ -258,10 +241,7 @@ class Mover:
             return None
 
     def _settle(self, intent: Intent) -> bool:
-        """Let the file have one name; return whether that is the new one.
-
-        Another file may stand there, if nothing was done yet.
-        """
+        """Let the file have one name; return whether that is the new one, where another file may stand."""
         vault = self._book.vault
         try:
             there, left = vault.stat(intent.target), vault.stat(intent.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError, Unavailable
@@ -85,7 +85,6 @@ class NoteSearch:
             self._keeper.sweep()
 
     def refresh(self, *paths: str) -> None:
-        """Take in that these notes changed, if the index is in use."""
         if self._keeper:
             with suppress(PostroomError):  # the keeper sees it too
                 self.index.refresh(self._book.vault, list(paths))
@@ -95,7 +94,7 @@ class NoteSearch:
         with self._book.recorder.recording(call, folder, filter=filter[:200]):
             place = self.folder(folder)
             tests = conditions(filter) if filter.strip() else []
-            page = self._checked(lambda: self.index.list(place, tests, limit=limit, after=after))
+            page = self._checked(partial(self.index.list, place, tests, limit=limit, after=after))
             below = self.index.subfolders(place, MAX_SUBFOLDERS)
             return NotePage(
                 dict.fromkeys(hit.path for hit in page.hits),
@@ -109,7 +108,7 @@ class NoteSearch:
         with self._book.recorder.recording(call, query=query[:200]):
             for by_prefix in (False, True):
                 match = expression(query, prefixes=by_prefix)
-                page = self._checked(lambda: self.index.search(match, limit=limit, offset=offset))  # noqa: B023
+                page = self._checked(partial(self.index.search, match, limit=limit, offset=offset))
                 if page.total:
                     break
             matches: dict[str, Note | None] = {}
@@ -143,8 +142,8 @@ class NoteSearch:
         refreshed = set[str]()  # by this very call: they are no older than it
         for _ in range(ROUNDS):
             files = self._book.vault.stats([hit.path for hit in page.hits])
-            changed = [h.path for h, file in zip(page.hits, files, strict=True) if file != h.file]
-            stale = [path for path in changed if path not in refreshed]
+            changed = {h.path for h, file in zip(page.hits, files, strict=True) if file != h.file}
+            stale = sorted(changed - refreshed)
             if not stale:
                 return page
             self.index.refresh(self._book.vault, stale)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, PostroomError
+from postroom.core.errors import Conflict, Corrupt, Denied, NotFound, PostroomError, require
 from postroom.core.text import clean, one_line
 from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call
@@ -32,8 +32,6 @@ DESK_FIELDS: Final = frozenset({"letter", "letter_version", "digest", "desk"})
 
 
 class NoteVersion(NamedTuple):
-    """A note as it was when it was read or written."""
-
     path: str
     note: Note
     etag: str
@@ -109,8 +107,7 @@ class Notebook:
                 new = Note.parse(b"" if bare else b"---\n---\n").revise(values, body=body)
                 self._refuse_active("", new)
                 self.refuse_approval(place, new)
-                ready = self.tool_note(place, etag(new.raw), call.agent)
-                self.vault.create(place, new.raw, ready=ready)
+                self.vault.create(place, new.raw, ready=self.tool_note(place, new.raw, call.agent))
             else:
                 note, file, _ = current
                 removed = [name for name in note.values if name not in values]
@@ -119,7 +116,6 @@ class Notebook:
             return self._after_write(call, place, new, whole=True)
 
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> NoteVersion:
-        """Change a part of a note that the agent knows as it is."""
         with self.recorder.recording(call, path, changes=True):
             place = self._find_writable(path)
             repairs = not (edit.set or edit.remove or edit.append or edit.prepend)
@@ -132,8 +128,6 @@ class Notebook:
                 new = Note.parse(new.raw[len(note.raw) - file.size :])
             self._replace(call, place, note, new, file)
             return self._after_write(call, place, new, whole=whole)
-
-    # Paths
 
     def find(self, path: str) -> str:
         """Return the path of a file that exists, however its name is composed, `.md` added if need be."""
@@ -148,12 +142,11 @@ class Notebook:
         place = self.find(path)
         self.access.refuse_writing(place, new=True)
         place = self.with_ending(place, NOTE)
-        if not place.lower().endswith(NOTE):
-            raise Invalid(f"{place!r} is no note", remedy=f"A note's path ends in {NOTE}.")
+        is_note = place.lower().endswith(NOTE)
+        require((is_note, f"{place!r} is no note", f"A note's path ends in {NOTE}."))
         return place
 
     def with_ending(self, path: str, ending: str) -> str:
-        """Return a new path with the ending that it may have been given without."""
         complete = "." in path.rpartition("/")[2] or self.vault.stat(path) is not None
         return path if complete else f"{path}{ending}"
 
@@ -164,14 +157,12 @@ class Notebook:
             return path
         return path.removeprefix(f"{room}/") if path.startswith(f"{room}/") else f"/{path}"
 
-    # What is there, and what the agent knows of it
-
     def _open(
         self, call: Call, path: str, if_match: str, *, whole: bool, repairs: bool = False
     ) -> tuple[Note, File, bool] | None:
-        """Return the note that this agent may change now, and whether it knows all of it.
+        """Return the note that this agent may change now, and whether it knows all of it; None without a note.
 
-        None if there is none yet. A broken note is opened only for an edit that `repairs` it.
+        A broken note is opened only for an edit that `repairs` it.
         """
         try:
             raw, file = self.vault.read(path)
@@ -203,18 +194,15 @@ class Notebook:
                 remedy="Change it with edit_note, or read all of it first.",
                 etag=known,
             )
-        why = "was changed since you read it"
-        if not known:
-            why = "is there, and you have not read it yet"
-        if not known and call.client_session is None:
-            why = "is there, and without a session it takes if_match to change it"
+        unread = "you have not read it yet"
+        if call.client_session is None:
+            unread = "without a session it takes if_match to change it"
+        why = "was changed since you read it" if known else f"is there, and {unread}"
         raise Conflict(
             f"{path!r} {why}: nothing was written",
             remedy="Read it as it is now, then decide; if_match takes its etag.",
             etag=now,
         )
-
-    # Writing
 
     def _replace(self, call: Call, path: str, note: Note, new: Note, file: File) -> None:
         if new.raw == note.raw:
@@ -230,34 +218,27 @@ class Notebook:
             raise
 
     def replace(self, path: str, data: bytes, file: File, agent: str) -> None:
-        """Give a file another content, as a tool of this agent."""
-        self.vault.replace(path, data, file, self.tool_note(path, etag(data), agent))
+        self.vault.replace(path, data, file, self.tool_note(path, data, agent))
         self.free_inode(file)
 
-    def tool_note(self, path: str, tag: str, agent: str) -> Ready:
-        """Return a callback that records a file as tool-written.
+    def tool_note(self, path: str, data: bytes, agent: str) -> Ready:
+        """Return a callback that records a file as tool-written, before it gets its name.
 
-        The vault calls it between writing and naming the file. A crash before the file has its name
-        leaves a row without a file, which does no harm; a file without a row would count as the
-        person's.
+        After a crash, a row without a file does no harm; a file without a row would count as the person's.
         """
 
         def record(inode: int) -> None:
             with self._ledger.write() as tx:
-                tx.tool_notes.add(self._in_room(path), inode, tag, agent)
+                tx.tool_notes.add(self._in_room(path), inode, etag(data), agent)
 
         return record
 
     def free_inode(self, file: File) -> None:
-        """Forget the inode of a file that a tool replaced: the file system gives it to others.
-
-        Afterwards, not before: until then the file may still exist, under another name too.
-        """
+        """Forget the inode of a file that a tool has replaced: the file system gives it to others now."""
         with self._ledger.write(synced=False) as tx:
             tx.tool_notes.free_inode(file.inode)
 
     def rename(self, source: str, target: str) -> None:
-        """Take in that a note has another path."""
         self.finder.index.refresh(self.vault, [source, target])
         with self._remembering:
             for agent, session, path in list(self._etags):
@@ -265,7 +246,6 @@ class Notebook:
                     self._etags[agent, session, target] = self._etags.pop((agent, session, path))
 
     def _after_write(self, call: Call, path: str, note: Note, *, whole: bool) -> NoteVersion:
-        """Return the note that was written, as the index and the desk then have it."""
         self.finder.refresh(path)
         version = NoteVersion(path, note, etag(note.raw))
         version = version._replace(etag=self.remember(call, version, whole=whole))
@@ -285,10 +265,10 @@ class Notebook:
             )
             return NoteVersion(version.path, parse_note(version.path, raw), etag(raw), letter, hint)
         rules, note = self._desk.rules, version.note
+        hint = reports[0] if reports else ""
         if not rules.live and note.text("status") == PROPOSED and note.text("to"):
             hint = f"Postroom rehearses ({rules.source}): it is no letter yet."
-            return version._replace(hint=hint)
-        return version._replace(hint=reports[0] if reports else "")
+        return version._replace(hint=hint)
 
     def _letter_at(self, inside: str) -> str:
         """Return the letter whose note stands at a path of the desk; empty where there is none."""
@@ -297,29 +277,21 @@ class Notebook:
     # Rules: a tool's note passes for none of the desk's, approves nothing, acts and hides nowhere
 
     def refuse_folder(self, path: str) -> None:
-        if self.vault.is_folder(path):
-            raise Invalid(
-                f"{path!r} is a folder",
-                remedy="list_notes shows what is in it; notes are moved one by one.",
-            )
+        remedy = "list_notes shows what is in it; notes are moved one by one."
+        require((not self.vault.is_folder(path), f"{path!r} is a folder", remedy))
 
     def refuse_changing(self, path: str, raw: bytes) -> None:
         """Refuse a draft that has become a letter, and what tools may not change where it stands."""
         inside = self._in_room(path)
-        if letter := self._letter_at(inside):
-            raise Denied(
-                f"{path!r} is the letter {letter} now, and tools cannot change it",
-                remedy="Write another draft, or take the letter back (withdraw_letter).",
-            )
+        letter = self._letter_at(inside)
+        why = f"{path!r} is the letter {letter} now, and tools cannot change it"
+        remedy = "Write another draft, or take the letter back (withdraw_letter)."
+        require((not letter, why, remedy), kind=Denied)
         by_tool = self._ledger.tool_notes.has(inside, etag(raw))
         self.access.refuse_writing(path, new=False, by_tool=by_tool)
 
     def _refuse_desk_fields(self, path: str, note: Note) -> None:
-        """Refuse fields by which the desk knows its letters.
-
-        In Postroom's folders all of them; elsewhere those of a letter that exists, since the person may
-        move the note.
-        """
+        """Refuse fields by which the desk knows its letters; outside its folders, if the letter exists."""
         fields = sorted(DESK_FIELDS & note.fields.keys())
         in_workflow = self.access.is_workflow(path)
         if fields and (in_workflow or self._ledger.notes.location(note.text("letter")).path):
@@ -332,19 +304,21 @@ class Notebook:
     def refuse_approval(self, path: str, note: Note) -> None:
         """Refuse a note that would pass for an approval: tools ask for one, in Plans/ alone."""
         self._refuse_desk_fields(path, note)
-        in_plans = self._in_room(path).startswith(f"{folders.PLANS}/")
-        if note.text("type") in TYPES and not in_plans:
-            raise Denied(
-                f"A note of the type {note.text('type')} asks for approval, and belongs into"
-                f" {folders.PLANS}/",
-                remedy=f"Write it to {folders.PLANS}/, or leave `type` out.",
-            )
-        status = note.text("status").strip().casefold()
-        if self.access.is_workflow(path) and status == "approved":
-            raise Denied(
+        kind, plans = note.text("type"), f"{folders.PLANS}/"
+        is_approved = note.text("status").strip().casefold() == "approved"
+        require(
+            (
+                kind not in TYPES or self._in_room(path).startswith(plans),
+                f"A note of the type {kind} asks for approval, and belongs into {plans}",
+                f"Write it to {plans}, or leave `type` out.",
+            ),
+            (
+                not (is_approved and self.access.is_workflow(path)),
                 "Only a person writes `status: approved` in Postroom's folders",
-                remedy="Leave it out, or write `status: pending`.",
-            )
+                "Leave it out, or write `status: pending`.",
+            ),
+            kind=Denied,
+        )
 
     def active_content(self, before: str, after: str) -> Active | None:
         """Return what was added to a note that acts when it is opened, unless that is allowed."""
@@ -360,16 +334,12 @@ class Notebook:
             )
 
     def refuse_name(self, path: str) -> None:
-        """Refuse a new name that shows as another, or that no link can hold."""
-        if clean(path).removed or any(name.strip() != name for name in path.split("/")):
-            raise Denied(
-                f"{one_line(path)!r} has characters that cannot be seen",
-                remedy="Take a name without hidden characters, and without spaces at its ends.",
-            )
+        is_visible = not clean(path).removed and all(n.strip() == n for n in path.split("/"))
+        why = f"{one_line(path)!r} has characters that cannot be seen"
+        remedy = "Take a name without hidden characters, and without spaces at its ends."
+        require((is_visible, why, remedy), kind=Denied)
         folder, _, name = path.rpartition("/")
         new = path if folder and not self.vault.is_folder(folder) else name
-        if signs := sorted(NO_LINK & set(new)):
-            raise Invalid(
-                f"{path!r} has signs that a link cannot hold: {' '.join(signs)}",
-                remedy="Take a name without them.",
-            )
+        signs = sorted(NO_LINK & set(new))
+        why = f"{path!r} has signs that a link cannot hold: {' '.join(signs)}"
+        require((not signs, why, "Take a name without them."))

@@ -5,21 +5,21 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from postroom.core.values import dataclass
 
+if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.services.correspondence import Correspondence
-    from postroom.services.inbox import InboxService, MailNotes
+    from postroom.services.inbox import InboxService
     from postroom.services.mailbox import MailboxService
     from postroom.services.notebook import Notebook
 
 
+@dataclass
 class Services:
     """What agents do besides letters, over one desk. A list of letters needs none of it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    desk: Desk
 
     @cached_property
     def mailbox(self) -> MailboxService:
@@ -48,14 +48,6 @@ class Services:
 
         return InboxService(self.desk.ledger)
 
-    def mail_notes(self, report: Callable[[str], None]) -> MailNotes:
-        """Return what writes and reads the notes of mail; `report` tells the person."""
-        from postroom.desk.note_sync import NoteSync
-        from postroom.services.inbox import MailNotes
-
-        return MailNotes(NoteSync(self.desk.vault, self.desk.ledger), self.inbox, report)
-
     def close(self) -> None:
-        """Close the notebook, if it was opened. The desk stays open."""
         if "notebook" in self.__dict__:
             self.notebook.close()

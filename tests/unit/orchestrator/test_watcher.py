@@ -10,13 +10,12 @@ from postroom.core.errors import AuthRequired, NotFound, Unavailable
 from postroom.core.message import DRAFT, INBOX, SENT, SPAM, TRASH, UNREAD
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Changes
-from postroom.services.incoming import values_of
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from tests.conftest import size
 from tests.fences import fenced
 from tests.providers import Courier
-from tests.rounds import INBOXED, Rounds
+from tests.rounds import INBOXED, Rounds, answer_of
 
 
 def test_a_new_mail_becomes_a_note_with_all_that_is_known_of_it(rounds: Rounds) -> None:
@@ -202,7 +201,7 @@ def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds: Rounds) -> Non
 def test_what_a_note_shows_is_recorded_before_it_is_there(rounds: Rounds) -> None:
     text = "Pay pay@drop.example at https://drop.example/x"
     id = rounds.deliver("Fees", text=text, sender="eve@evil.example")
-    answer = values_of(rounds.box.message(id))
+    answer = answer_of(rounds.box.message(id))
     # Whoever answers here keeps no record.
     rounds.servers.answer = lambda _server, _tool, questions: [answer for _ in questions]
     rounds.round()

@@ -33,7 +33,7 @@ def only(inbox: InboxService, state: InboxState = InboxState.FOUND) -> InboxItem
 def test_mails_that_were_there_before_are_left_alone_until_they_are_asked_for(
     inbox: InboxService,
 ) -> None:
-    inbox.start_watching("work", CURSOR, ["new"], ["old"])
+    inbox.add("work", CURSOR, ["new"], earlier=["old"])
     assert only(inbox).message == "new"
     assert inbox.add_backlog("work", ["old", "new", "unseen"]) == 2
     found = inbox.records.in_states(InboxState.FOUND)

@@ -234,7 +234,7 @@ def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
     def down(_id: str) -> None:
         raise Unavailable("no network <b>", remedy="Look at the cable.")
 
-    office.services.mailbox.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own_addresses": staticmethod(lambda: (YOU,))})()  # fmt: skip
+    office.desk.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own_addresses": staticmethod(lambda: (YOU,))})()  # fmt: skip
     thread = browser.get(f"/letter/{answer.id}/thread")
     assert thread.status == 200
     assert "cannot be shown: no network <b>. Look at the cable." in thread.words
