@@ -22,7 +22,7 @@ from postroom.core.errors import (
     NotFound,
     PostroomError,
     Unavailable,
-    require,
+    raise_if,
 )
 from postroom.core.handbook import Case, Decision, Judgement, MailFacts, Rule
 from postroom.core.message import SENT
@@ -263,8 +263,8 @@ def _whole_text(path: str, answer: NoteText | PostroomError) -> str:
         return ""
     if isinstance(answer, PostroomError):
         raise Corrupt(f"{path}: {answer.message}", remedy=answer.remedy)
-    too_long = f"{path} has more than {MAX_CHARS:,} characters"
-    require((not answer.is_cut, too_long, "Shorten it."), kind=Corrupt)
+    if answer.is_cut:
+        raise Corrupt(f"{path} has more than {MAX_CHARS:,} characters", remedy="Shorten it.")
     return answer.body
 
 
@@ -274,14 +274,14 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     under = [(number, line) for number, title, line in lines if title == handbook.TITLE]
     elsewhere = ((number, line) for number, title, line in lines if title != handbook.TITLE)
     misplaced = handbook.misplaced(elsewhere)
-    require(
+    raise_if(
         (
-            under or not text.strip(),
+            text.strip() and not under,
             f"{HANDBOOK} has no heading `## {handbook.TITLE}`, under which rules would count",
             "Write it, in these letters. Until then no mail is triaged.",
         ),
         (
-            not misplaced,
+            misplaced,
             f"{HANDBOOK}, line {misplaced}: a rule does not stand under `## {handbook.TITLE}`",
             "Move it there, or put what only looks like one into a code fence.",
         ),

@@ -17,7 +17,7 @@ from postroom.agents.roster import (
     person,
 )
 from postroom.core.audit import Value
-from postroom.core.errors import Denied, Unavailable, require
+from postroom.core.errors import Denied, Unavailable, raise_if
 from postroom.core.text import words
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call, CallRecorder
@@ -61,9 +61,11 @@ class Correspondence:
 
     def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> AgentLetter:
         """Send a message, or an answer: then to whoever wrote the one that is answered."""
-        fits = len(text.encode("utf-8", "replace")) <= MAX_BYTES
-        too_long = "message exceeds maximum size of 64KB"
-        require((text, "no message provided", ""), (fits, too_long, ""))
+        size = len(text.encode("utf-8", "replace"))
+        raise_if(
+            (not text, "no message provided", ""),
+            (size > MAX_BYTES, "message exceeds maximum size of 64KB", ""),
+        )
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:

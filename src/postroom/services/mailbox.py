@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
 from postroom.core.audit import redact_addresses
-from postroom.core.errors import Denied, Limited, NotFound, PostroomError, require
+from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.mail_view import ReplyEnvelope, answer, answered
 from postroom.core.message import (
@@ -170,8 +170,9 @@ class MailboxService:
         box = self.box(account)
         there = box.thread(thread).messages if thread else (box.message(id),)
         named = [message for message in there if message.id == id]
-        stray = f"{one_line(id)[:60]} is not in the conversation {one_line(thread)[:60]}"
-        require((named or not id, f"The mail {stray}", "Name a mail of it."))
+        if id and not named:
+            stray = f"{one_line(id)[:60]} is not in the conversation {one_line(thread)[:60]}"
+            raise Invalid(f"The mail {stray}", remedy="Name a mail of it.")
         message = named[0] if named else answered(there)
         self._exposure.saw_messages(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own_addresses()}
@@ -182,14 +183,16 @@ class MailboxService:
         self, account: str, paths: Sequence[str]
     ) -> tuple[tuple[Enclosure, ...], tuple[str, ...]]:
         """Return the files that are to go out, and where each comes from."""
-        too_many = f"A letter has at most {MAX_FILES} attachments"
-        require((len(paths) <= MAX_FILES, too_many, "Send fewer."))
+        if len(paths) > MAX_FILES:
+            raise Invalid(f"A letter has at most {MAX_FILES} attachments", remedy="Send fewer.")
         found: list[tuple[Enclosure, str]] = []
-        too_large = f"The attachments hold more than {MAX_BYTES:,} bytes"
         for path in paths:
             found.append(self._enclosure(account, path))
-            size = sum(len(file.content) for file, _ in found)
-            require((size <= MAX_BYTES, too_large, "Send fewer or smaller ones."))
+            if sum(len(file.content) for file, _ in found) > MAX_BYTES:
+                raise Invalid(
+                    f"The attachments hold more than {MAX_BYTES:,} bytes",
+                    remedy="Send fewer or smaller ones.",
+                )
         return tuple(file for file, _ in found), tuple(origin for _, origin in found)
 
     def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
@@ -253,9 +256,11 @@ class MailboxService:
         with self._ledger.write(synced=False) as tx:
             for id in set(tx.drafts.of_agent(account, call.agent)) - there.keys():
                 tx.drafts.remove(account, id)
-            has_room = len(tx.drafts.of_agent(account, call.agent)) < most
-            full = f"{most} drafts of this agent are kept already (limits.open_letters)"
-            require((has_room, full, "Revise or delete one of them."), kind=Denied)
+            if len(tx.drafts.of_agent(account, call.agent)) >= most:
+                raise Denied(
+                    f"{most} drafts of this agent are kept already (limits.open_letters)",
+                    remedy="Revise or delete one of them.",
+                )
 
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
@@ -285,9 +290,11 @@ class MailboxService:
     def move(self, call: Call, account: str, id: str, destination: str) -> LabelChange:
         """File a mail under a label and take it out of the inbox; or put it back there."""
         name = _destination(destination)
-        is_place = name not in SYSTEM_LABELS - {INBOX}
-        remedy = "Move it to INBOX or to a label of your own; add_label marks it."
-        require((is_place, f"{name} is no place for a mail", remedy))
+        if name in SYSTEM_LABELS - {INBOX}:
+            raise Invalid(
+                f"{name} is no place for a mail",
+                remedy="Move it to INBOX or to a label of your own; add_label marks it.",
+            )
         return self._sort(call, account, id, name, remove="" if name == INBOX else INBOX)
 
     def label(self, call: Call, account: str, id: str, label: str) -> LabelChange:
@@ -303,9 +310,11 @@ class MailboxService:
         ):
             box, now = self.box(account), self._ledger.clock()
             there = {label_key(label): label for label in box.message(id).labels}
-            why = f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing"
-            may_sort = not there.keys() & _LEFT_ALONE
-            require((may_sort, why, "Leave it to the person."), kind=Denied)
+            if there.keys() & _LEFT_ALONE:
+                raise Denied(
+                    f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing",
+                    remedy="Leave it to the person.",
+                )
             added = frozenset({add} if label_key(add) not in there else ())
             removed = frozenset({there[label_key(remove)]} if label_key(remove) in there else ())
             change = LabelChange(0, now.wall, call.agent, account, id, added, removed)
@@ -353,19 +362,18 @@ def _first(pieces: Iterator[bytes], size: int) -> bytes:
 def _destination(name: str) -> str:
     """Return the label that is meant, if tools may put it on a mail."""
     plain = one_line(name)
-    is_label = plain and plain == name.strip() and len(plain) <= MAX_LABEL
-    remedy = f"Name one in at most {MAX_LABEL} plain characters."
-    require((is_label, f"{plain[:60]!r} is no label", remedy))
+    if not plain or plain != name.strip() or len(plain) > MAX_LABEL:
+        raise Invalid(
+            f"{plain[:60]!r} is no label",
+            remedy=f"Name one in at most {MAX_LABEL} plain characters.",
+        )
     # Wide and ornamental letters are read as plain ones, by people and by servers.
     read_as = unicodedata.normalize("NFKC", plain).strip("/.\\")
     for spelling in (read_as, re.split(r"[/.\\]", read_as)[-1]):
         is_known = system_label(spelling) in (TRASH, SPAM, SENT, DRAFT)
-        require(
-            (
-                not is_known and label_key(spelling) not in _OTHER_NAMES,
+        if is_known or label_key(spelling) in _OTHER_NAMES:
+            raise Denied(
                 f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
-                "Choose another label, or leave the mail where it is.",
-            ),
-            kind=Denied,
-        )
+                remedy="Choose another label, or leave the mail where it is.",
+            )
     return system_label(plain) or plain

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError, Unavailable, require
+from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
 from postroom.core.values import dataclass
 from postroom.desk.recorder import Call
 from postroom.store.files import private_folder, replace, try_lock
@@ -103,15 +103,19 @@ class Mover:
         book.access.refuse_reading(old)
         for closed in (old, new):
             book.access.refuse_writing(closed, new=True)
-        is_file = not target.endswith("/") and not book.vault.is_folder(new)
-        remedy = "Name the file too: the whole new path."
-        require((is_file, f"{target!r} names a folder", remedy))
+        if target.endswith("/") or book.vault.is_folder(new):
+            raise Invalid(
+                f"{target!r} names a folder", remedy="Name the file too: the whole new path."
+            )
         kind = _suffix(old)
         new = book.with_ending(new, kind)
         book.refuse_folder(old)
         raw, file = book.vault.read(old)
-        remedy = f"Let the destination be a whole path that ends in {kind or 'no dot'}."
-        require((kind == _suffix(new), f"{old!r} would not keep its kind as {new!r}", remedy))
+        if kind != _suffix(new):
+            raise Invalid(
+                f"{old!r} would not keep its kind as {new!r}",
+                remedy=f"Let the destination be a whole path that ends in {kind or 'no dot'}.",
+            )
         book.refuse_changing(old, raw)
         book.access.refuse_writing(new, new=True)
         book.refuse_name(new)

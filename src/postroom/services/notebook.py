@@ -9,7 +9,15 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.errors import Conflict, Corrupt, Denied, NotFound, PostroomError, require
+from postroom.core.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    PostroomError,
+    raise_if,
+)
 from postroom.core.text import clean, one_line
 from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call
@@ -142,8 +150,8 @@ class Notebook:
         place = self.find(path)
         self.access.refuse_writing(place, new=True)
         place = self.with_ending(place, NOTE)
-        is_note = place.lower().endswith(NOTE)
-        require((is_note, f"{place!r} is no note", f"A note's path ends in {NOTE}."))
+        if not place.lower().endswith(NOTE):
+            raise Invalid(f"{place!r} is no note", remedy=f"A note's path ends in {NOTE}.")
         return place
 
     def with_ending(self, path: str, ending: str) -> str:
@@ -277,16 +285,20 @@ class Notebook:
     # Rules: a tool's note passes for none of the desk's, approves nothing, acts and hides nowhere
 
     def refuse_folder(self, path: str) -> None:
-        remedy = "list_notes shows what is in it; notes are moved one by one."
-        require((not self.vault.is_folder(path), f"{path!r} is a folder", remedy))
+        if self.vault.is_folder(path):
+            raise Invalid(
+                f"{path!r} is a folder",
+                remedy="list_notes shows what is in it; notes are moved one by one.",
+            )
 
     def refuse_changing(self, path: str, raw: bytes) -> None:
         """Refuse a draft that has become a letter, and what tools may not change where it stands."""
         inside = self._in_room(path)
-        letter = self._letter_at(inside)
-        why = f"{path!r} is the letter {letter} now, and tools cannot change it"
-        remedy = "Write another draft, or take the letter back (withdraw_letter)."
-        require((not letter, why, remedy), kind=Denied)
+        if letter := self._letter_at(inside):
+            raise Denied(
+                f"{path!r} is the letter {letter} now, and tools cannot change it",
+                remedy="Write another draft, or take the letter back (withdraw_letter).",
+            )
         by_tool = self._ledger.tool_notes.has(inside, etag(raw))
         self.access.refuse_writing(path, new=False, by_tool=by_tool)
 
@@ -306,14 +318,14 @@ class Notebook:
         self._refuse_desk_fields(path, note)
         kind, plans = note.text("type"), f"{folders.PLANS}/"
         is_approved = note.text("status").strip().casefold() == "approved"
-        require(
+        raise_if(
             (
-                kind not in TYPES or self._in_room(path).startswith(plans),
+                kind in TYPES and not self._in_room(path).startswith(plans),
                 f"A note of the type {kind} asks for approval, and belongs into {plans}",
                 f"Write it to {plans}, or leave `type` out.",
             ),
             (
-                not (is_approved and self.access.is_workflow(path)),
+                is_approved and self.access.is_workflow(path),
                 "Only a person writes `status: approved` in Postroom's folders",
                 "Leave it out, or write `status: pending`.",
             ),
@@ -334,12 +346,15 @@ class Notebook:
             )
 
     def refuse_name(self, path: str) -> None:
-        is_visible = not clean(path).removed and all(n.strip() == n for n in path.split("/"))
-        why = f"{one_line(path)!r} has characters that cannot be seen"
-        remedy = "Take a name without hidden characters, and without spaces at its ends."
-        require((is_visible, why, remedy), kind=Denied)
+        if clean(path).removed or any(name.strip() != name for name in path.split("/")):
+            raise Denied(
+                f"{one_line(path)!r} has characters that cannot be seen",
+                remedy="Take a name without hidden characters, and without spaces at its ends.",
+            )
         folder, _, name = path.rpartition("/")
         new = path if folder and not self.vault.is_folder(folder) else name
-        signs = sorted(NO_LINK & set(new))
-        why = f"{path!r} has signs that a link cannot hold: {' '.join(signs)}"
-        require((not signs, why, "Take a name without them."))
+        if signs := sorted(NO_LINK & set(new)):
+            raise Invalid(
+                f"{path!r} has signs that a link cannot hold: {' '.join(signs)}",
+                remedy="Take a name without them.",
+            )
