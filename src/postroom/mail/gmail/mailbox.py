@@ -27,7 +27,7 @@ from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
 from postroom.mail.gmail.formats import Json
-from postroom.mail.gmail.oauth import TokenStore
+from postroom.mail.gmail.oauth import TokenStore, sign_in_remedy
 from postroom.mail.gmail.payload import (
     LARGE,
     id_field,
@@ -411,8 +411,6 @@ def open_gmail(
     `tokens` and `clients` are files in the order of search, `account` is the name that remedies mention. `transport`
     replaces HTTP.
     """
-    store = TokenStore(
-        tokens=tokens, clients=clients, token_uri=token_uri, now=now, account=account
-    )
+    store = TokenStore(tokens, clients, token_uri, now, sign_in_remedy(account))
     api = GmailApi(endpoint, store, now=now, pause=pause, chance=random.random, transport=transport)
     return GmailMailbox(api, now=now, by_draft=by_draft)
