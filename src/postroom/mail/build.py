@@ -38,7 +38,6 @@ _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79
 
 
 def build_mail(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
-    """Return the letter as the bytes to send; `bcc` says whether they name the hidden recipients."""
     head = [
         _addresses("From", (letter.sender,)),
         _addresses("To", letter.to),
@@ -75,7 +74,6 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 
 
 def _mailbox(address: Address) -> list[str]:
-    """Return an address for a header, its name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
     if not _SPEC.fullmatch(spec):
         raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
@@ -191,7 +189,6 @@ def _quoted(name: str) -> str:
 
 
 def _sections(name: str) -> list[str]:
-    """Return a file's name in the sections of RFC 2231."""
     sections = [""]
     for octets in map(partial(quote, safe=""), name):
         if len(sections[-1]) + len(octets) > SECTION:
@@ -216,7 +213,6 @@ _HEADERS: Final = frozenset(
 
 
 def find_difference(letter: Letter, wire: bytes) -> str:
-    """Return how these bytes differ from the letter; an empty text if they do not."""
     mail = email.message_from_bytes(wire)
     fields = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
     if strange := [name for name in fields if name not in _HEADERS or fields.count(name) > 1]:

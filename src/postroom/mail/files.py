@@ -182,7 +182,6 @@ def _decode_utf7(found: re.Match[str]) -> str:
 
 
 def _read_mbox(path: Path) -> Iterator[FileMail]:
-    """Split at `From ` lines that follow a blank line or start the file."""
     with path.open("rb") as file:
         mail = bytearray()
         size, start, blank = 0, b"", True
@@ -244,8 +243,6 @@ def _exported_labels(text: str) -> frozenset[str]:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did so far."""
-
     added: int = 0
     known: int = 0
     refused: list[str] = field(default_factory=list)

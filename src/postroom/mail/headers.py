@@ -109,7 +109,6 @@ def _mixed(octets: bytes, codec: str) -> str:
 
 
 def unpack(octets: bytes, encoding: str) -> bytes:
-    """Return a body without its Content-Transfer-Encoding."""
     match encoding:
         case "base64":
             return unbase64(octets)
@@ -193,7 +192,6 @@ class Findings:
     damage: dict[str, None] = field(default_factory=dict)
 
     def note(self, sentence: str) -> None:
-        """Add a sentence about damage, once."""
         if len(self.damage) < MAX_DAMAGE:
             self.damage[sentence] = None
 
@@ -204,7 +202,6 @@ class Findings:
         return cleaned
 
     def clean_line(self, text: str) -> str:
-        """Return the same on one line."""
         if not (text.isascii() and text.isprintable()):
             text = self.clean_block(text)
         return " ".join(text.split())[:MAX_LINE].rstrip()

@@ -161,8 +161,6 @@ def _attributes(chars: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Element:
-    """An open element, and what it does to the text inside it."""
-
     name: str
     style: TextStyle
     declared: Declared
@@ -178,8 +176,6 @@ class _Element:
 
 
 class _Lines:
-    """The lines of text as they grow."""
-
     def __init__(self) -> None:
         self.bullet = ""
         self.link: _Element | None = None
@@ -247,8 +243,6 @@ class _Lines:
 
 
 class _Page:
-    """The open elements of a page, which decide what becomes of its text."""
-
     def __init__(self, sheets: StyleSheets, covered: set[int]) -> None:
         self.covered: set[int] = set()  # elements over which another is drawn
         self.hidden = 0
@@ -261,7 +255,6 @@ class _Page:
         self._lines = _Lines()
 
     def add_text(self, chars: str) -> None:
-        """Add text that stands between two tags."""
         top, lines = self._stack[-1], self._lines
         words = _SPACE.sub(" ", chars)
         if top.style.hidden:
@@ -279,11 +272,9 @@ class _Page:
                 lines.space = words.endswith(" ")
 
     def hide(self, chars: str) -> None:
-        """Count text that nobody sees."""
         self.hidden += len(_SPACE.sub(" ", chars).strip())
 
     def open(self, name: str, attributes: dict[str, str]) -> None:
-        """Open an element, after closing those that end where it begins."""
         if name in _ENDED_BY:
             self._close_innermost(*_ENDED_BY[name])
         elif self.counts["p"] and name in _TAGS["blocks"] and name not in _TAGS["inside_p"]:
@@ -358,7 +349,6 @@ class _Page:
             lines.put(f"[image: {words}]" if words else "", top)
 
     def close(self, name: str) -> None:
-        """Close an element; an end tag without its start tag is ignored."""
         if self._deeper[name]:
             self._deeper[name] -= 1
         elif name == "br":
@@ -413,7 +403,6 @@ class _Page:
         self._separate(element)
 
     def _separate(self, element: _Element) -> None:
-        """Begin a new line, paragraph or cell where an element begins or ends."""
         if element.name in _TAGS["blocks"]:
             # A list inside a list is no paragraph of its own.
             paragraph = element.name in _TAGS["paragraphs"] and element.lists < 2
@@ -422,7 +411,6 @@ class _Page:
             self._lines.begin_cell()
 
     def finish(self) -> str:
-        """Close all elements and return the whole text."""
         while len(self._stack) > 1:
             self._pop()
         return self._lines.text()

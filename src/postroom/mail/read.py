@@ -81,7 +81,6 @@ class MailPart:
 
     @property
     def encoding(self) -> str:
-        """The Content-Transfer-Encoding, in lower case."""
         return self.header(b"content-transfer-encoding").partition(";")[0].strip().lower()
 
     def header(self, name: bytes) -> str:
@@ -89,7 +88,6 @@ class MailPart:
         return headers.text(values[0]) if values else ""
 
     def content(self, raw: bytes, limit: int | None = None) -> bytes:
-        """Return the body without its transfer encoding, of at most so many octets."""
         return unpack(raw[self.start : self.end][:limit], self.encoding)
 
 
@@ -240,7 +238,6 @@ def _split(
 
 
 def _before_break(raw: bytes, start: int, end: int) -> int:
-    """Return `end`, or the place of the line break right before it."""
     if raw.endswith(b"\r\n", start, end):
         return end - 2
     return end - raw.endswith(b"\n", start, end)
@@ -251,8 +248,6 @@ def _before_break(raw: bytes, start: int, end: int) -> int:
 
 @dataclass(slots=True)
 class _Body:
-    """One run of the mail's own text: as plain text, as HTML, or as both."""
-
     plain: str = ""
     html: str = ""
 

@@ -92,7 +92,6 @@ class TextStyle:
         return any(_is_alike(ink, ground) for ink, ground in product(self.colour, self.background))
 
     def inside(self, tag: str, declared: Declared) -> TextStyle:
-        """Return how text looks inside an element with these declarations."""
         inline = tag in WORDS["inline"]
         changes = declared or (not inline and self.background != self.block_background)
         if self.removed or not changes:

@@ -46,8 +46,6 @@ _CONDITIONAL: Final = frozenset({"media", "supports", "layer", "container", "sco
 
 
 class StyledElement(NamedTuple):
-    """An element as selectors see it."""
-
     keys: frozenset[str]  # tag, `.class`, `#id` and `[attribute`, in lower case; `*`
     exact: frozenset[str]
     parent: StyledElement | None
@@ -88,7 +86,6 @@ class StyleSheets:
     def _add_nodes(
         self, nodes: list[Node], selectors: list[_Selector], *, sure: bool, depth: int
     ) -> None:
-        """Add the rules of a sheet, or those inside other rules."""
         if depth > MAX_NESTED:
             self._unread.add("*")
             return

@@ -171,7 +171,6 @@ class GmailApi:
         return self._http.build_request(method, url, headers=headers, content=body.content)
 
     def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """Return the response; an error's body is read, also of a stream."""
         if self._http.is_closed:
             raise Unavailable("The mailbox is closed", remedy="Open it again.")
         response = self._http.send(request, stream=stream)
@@ -181,7 +180,6 @@ class GmailApi:
         return response
 
     def _read(self, response: httpx2.Response) -> Json:
-        """Return the object in a response, or raise the error that the response is."""
         self._check(response)
         return json_object(response.content) if response.content else {}
 
@@ -190,7 +188,6 @@ class GmailApi:
             raise refusal(response, now=self._now(), sign_in=self.tokens.remedy)
 
     def _exchange(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """Return the response to a request that may be repeated; a lost connection is `Unavailable`."""
         try:
             return self._send(request, stream=stream)
         except httpx2.RequestError as error:
@@ -204,7 +201,6 @@ class GmailApi:
         *,
         stream: bool = False,
     ) -> T:
-        """Return what `read` makes of the response to a request that may be repeated."""
         token = self._token()
 
         def attempt() -> T:
@@ -221,7 +217,6 @@ class GmailApi:
         return self._retry(attempt)
 
     def _retry(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns; after a failure that may pass, pause and try again."""
         for turn in range(RETRIES):
             try:
                 return attempt()
@@ -237,8 +232,6 @@ class GmailApi:
         return float(2.0**turn * (0.25 + 0.25 * self._chance()))
 
     def _post_form(self, uri: str, form: Mapping[str, str]) -> tuple[int, Json]:
-        """Return the status and the answer of the token endpoint, which may be asked repeatedly."""
-
         def attempt() -> tuple[int, Json]:
             response = self._exchange(self._http.build_request("POST", uri, data=dict(form)))
             if response.status_code in {500, 502, 503, 504}:

@@ -125,7 +125,6 @@ def error_object(body: bytes) -> Json:
 
 
 def _reasons(body: bytes) -> tuple[frozenset[str], str]:
-    """Return the reasons that an error names, and its sentence on one line."""
     error = error_object(body)
     lists = (error.get("errors"), error.get("details"))
     entries = [entry for group in lists if isinstance(group, list) for entry in group]
@@ -135,7 +134,6 @@ def _reasons(body: bytes) -> tuple[frozenset[str], str]:
 
 
 def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
-    """Return how long Gmail asks to wait: in a header, as seconds or a date, or in its sentence."""
     if re.fullmatch(r"[0-9]{1,9}", retry_after):
         return min(float(retry_after), LONGEST)
     until = 0.0
@@ -160,7 +158,6 @@ def json_object(body: bytes) -> Json:
 
 
 def malformed(problem: str) -> Unavailable:
-    """Return the error for an answer of Gmail's that lacks or garbles what it must have."""
     return Unavailable(f"Gmail's answer {problem}", remedy=RETRY_LATER)
 
 
@@ -177,7 +174,6 @@ def unreachable(error: Exception) -> Unavailable:
 
 
 def is_certificate_error(error: BaseException | None) -> bool:
-    """Whether a certificate was rejected, anywhere in the chain of causes."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -187,8 +183,6 @@ def is_certificate_error(error: BaseException | None) -> bool:
 
 
 class RequestBody(NamedTuple):
-    """What a request carries, and the path it goes to."""
-
     path: str
     type: str = ""
     content: bytes = b""

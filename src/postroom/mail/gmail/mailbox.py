@@ -88,7 +88,6 @@ class LabelCache:
         self._fetched = self._now()
 
     def all(self) -> tuple[str, ...]:
-        """Return the names of all labels, system labels first."""
         self._fetch()
         return (*sorted(SYSTEM_LABELS), *sorted(self._own.values(), key=str.casefold))
 
@@ -101,7 +100,6 @@ class LabelCache:
         return frozenset(_system_name(id) or self._own.get(id, id) for id in wanted)
 
     def find(self, name: str) -> str | None:
-        """Return the id of a label by its name, in whatever spelling."""
         if known := system_label(name):
             return _LABEL_IDS.get(known, known)
         if self._is_stale:
@@ -111,7 +109,6 @@ class LabelCache:
         return next((id for like, id in pairs if like(self._own[id]) == like(name)), None)
 
     def find_or_create(self, name: str) -> str:
-        """Return the id of a label by its name, created if there is none."""
         if found := self.find(name):
             return found
         try:
@@ -340,7 +337,6 @@ class GmailMailbox(GmailSender):
             raise draft_changed(id)
 
     def _draft(self, answer: Json, raw: bytes) -> MailboxDraft:
-        """Return the draft that Gmail made of these bytes."""
         made = object_field(answer)
         version, thread = id_field(made), id_field(made, "threadId")
         labels = self._label_names(made) | {DRAFT}
@@ -359,7 +355,6 @@ def _path(id: str, **params: Value) -> str:
 
 
 def _format(size: int) -> dict[str, Value]:
-    """Return how a mail is asked for: as its bytes, or as its texts if it is large."""
     if size > LARGE:
         return {"format": "full", "fields": payload.PARTS}
     return {"format": "raw", "fields": payload.WHOLE}
@@ -375,7 +370,6 @@ def _address(row: Json) -> Address | None:
 
 
 def _notes(query: str) -> tuple[str, ...]:
-    """Return a note if only Gmail understands the query."""
     try:
         parse(query)
     except Invalid as unknown:

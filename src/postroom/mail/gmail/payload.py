@@ -97,7 +97,6 @@ def summary(answer: Json, labels: frozenset[str]) -> Summary:
 
 
 def message(answer: Json, labels: frozenset[str]) -> Message:
-    """Return a mail from its bytes, or from its parts if it was too large to fetch whole."""
     raw = bytes_field(answer["raw"]) if "raw" in answer else b""
     size = len(raw) or number_field(answer, "sizeEstimate")
     mail = mime.read(raw) if "raw" in answer else _read_parts(answer)
@@ -105,7 +104,6 @@ def message(answer: Json, labels: frozenset[str]) -> Message:
 
 
 def _place(answer: Json) -> tuple[str, str, int]:
-    """Return the id of a mail, that of its conversation, and its date."""
     date = number_field(answer, "internalDate") // 1000
     return id_field(answer), id_field(answer, "threadId"), date
 

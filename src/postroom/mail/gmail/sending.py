@@ -40,8 +40,6 @@ _PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20}
 
 
 class GmailSender:
-    """Sends the letters of an account, and finds out whether they were sent."""
-
     def __init__(self, api: GmailApi, *, by_draft: bool) -> None:
         self._api = api
         self._by_draft = by_draft
@@ -136,7 +134,6 @@ class GmailSender:
                 yield _ids(self._api.get(path, format="minimal", fields=fields))[-NEWEST:]
 
     def _with_mark(self, ids: list[str], letter: Letter) -> list[Json]:
-        """Return those of these mails that are this letter."""
         how = {"format": "metadata", "fields": "id,threadId,labelIds,payload(headers)"}
         headers = (MARK, *ID_HEADERS)
         paths = [with_query(f"{USER}/messages/{i}", **how, metadataHeaders=headers) for i in ids]
@@ -198,7 +195,6 @@ def changes_since(api: GmailApi, cursor: str, **only: str) -> Changes:
 
 
 def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:
-    """Yield the pages of a long list, at most `MAX_PAGES`."""
     token = ""
     for _ in range(MAX_PAGES):
         page = api.get(path, maxResults=500, pageToken=token, **params)

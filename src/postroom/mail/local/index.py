@@ -92,7 +92,6 @@ def _mark(kind: str, value: str) -> str:
 
 
 def label_marks(labels: frozenset[str]) -> frozenset[str]:
-    """Return the tokens by which mails with these labels are found."""
     marks = {_mark("label", label_key(name)) for name in labels}
     if labels - SYSTEM_LABELS:
         marks.add(_FACTS[Fact.USERLABELS])
@@ -288,7 +287,6 @@ def _thread_by_id(connection: sqlite3.Connection, id: int) -> int | None:
 
 
 def _snippet(text: str) -> str:
-    """Return the first words of a mail's text, without quoted lines."""
     own = _QUOTED_LINE.sub("", text[:4000]).split(maxsplit=SNIPPET)
     return " ".join(own[:SNIPPET])[:SNIPPET]
 
@@ -396,7 +394,6 @@ def _is_indexed(node: Query, levels: int = MAX_HEIGHT) -> bool:
 
 
 def _expression(node: Query, context: QueryContext) -> str:
-    """Return the FTS5 expression of a query that needs only tokens."""
     match node:
         case nodes.And(parts):
             wanted = [_expression(p, context) for p in parts if not isinstance(p, nodes.Not)]

@@ -117,7 +117,6 @@ class LocalMailbox:
         return SearchPage(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
-        """Return hints for a search without a result: labels that do not exist, and the addresses that `me` means."""
         parts = list(leaves(query))
         keys = sorted({part.key for part in parts if isinstance(part, Labelled)})
         known = "SELECT 1 FROM label WHERE key = ?"
@@ -202,7 +201,6 @@ class LocalMailbox:
                 yield self._store(parsed, count)
 
     def _new_mails(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """Return the mails that are not in the mailbox yet, without duplicates."""
         known = "SELECT 1 FROM message WHERE hash = ?"
         by_hash = {index.digest(arrival.raw): arrival for arrival in arrivals}
         return [mail for hash, mail in by_hash.items() if not self._database.row(known, [hash])]
@@ -309,7 +307,6 @@ class LocalMailbox:
         return mime.build(letter, date=date, bcc=True)
 
     def prepare(self, letter: Letter, wire: bytes) -> str:  # noqa: ARG002 - the transaction proves it
-        """Return an empty proof: the table `sent` shows what was sent."""
         return ""
 
     def release(self, proof: str) -> bool:
