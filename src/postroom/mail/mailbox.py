@@ -62,6 +62,10 @@ class AttachmentStream(NamedTuple):
     type: str
     pieces: Iterator[bytes]
 
+    @classmethod
+    def of(cls, file: Enclosure) -> AttachmentStream:
+        return cls(file.name, file.type, iter([file.content]))
+
     def read_all(self) -> Enclosure:
         return Enclosure(self.name, self.type, b"".join(self.pieces))
 

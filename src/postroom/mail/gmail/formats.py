@@ -9,7 +9,7 @@ import re
 import ssl
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 
@@ -30,14 +30,6 @@ from postroom.core.text import one_line
 INLINE: Final = 1_000_000  # bytes of a mail that travel inside JSON; larger ones are uploaded
 
 _BOUNDARY: Final = "postroom-batch"
-_IN_TYPE: Final = re.compile(r'boundary="?([^";\s]{1,200})"?', re.IGNORECASE)
-_NUMBER: Final = re.compile(rb"(?im)^content-id:\s*<?response-<?(\d{1,4})>?\s*$")
-_STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
-_RETRY_AFTER: Final = re.compile(rb"(?im)^retry-after:\s*(\S.*?)\s*$")
-_NO_BASE64: Final = re.compile(rb"[^A-Za-z0-9_+/-]")
-
-# Refusals
-
 LONGEST: Final = 86_400.0  # seconds: the longest wait that is taken from Gmail's answer
 DAILY: Final = 3_600.0  # seconds to wait if a daily quota is used up
 TIMED_OUT: Final = frozenset({408, 425})  # may have been carried out, unlike other 4xx
@@ -45,7 +37,6 @@ RETRY_LATER: Final = "Try again in a while."
 
 _DAILY_QUOTA: Final = frozenset({"quotaExceeded", "dailyLimitExceeded"})
 _QUOTA: Final = _DAILY_QUOTA | {"rateLimitExceeded", "userRateLimitExceeded"}
-_RETRY_AT: Final = re.compile(r"[Rr]etry after (\d{4}-\d\d-\d\dT[\d:.]+Z)")
 # Raised before a single byte of the request was sent.
 NOTHING_SENT: Final = (
     httpx2.ConnectError,
@@ -98,20 +89,17 @@ def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomE
     status = response.status_code
     reasons, sentence = _reasons(response.content)
     detail = f": {sentence}" if sentence else ""
-    error: PostroomError
+    known = 404 if status == 400 and sentence.startswith("Invalid id value") else status
+    kind, message, remedy = next(
+        row[2:] for row in _REFUSALS if known in row[0] and (not row[1] or row[1] & reasons)
+    )
+    message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
+    error = kind(message, remedy=remedy.format(sign_in=sign_in))
     if status == 429 or (status == 403 and reasons & _QUOTA):
         least = DAILY if reasons & _DAILY_QUOTA else 1.0
         wait = max(_wait_seconds(response.headers.get("retry-after", ""), sentence, now), least)
-        error = Limited(
-            f"Gmail's quota is used up{detail}", seconds=wait, remedy="Wait, then try again."
-        )
-    else:
-        known = 404 if status == 400 and sentence.startswith("Invalid id value") else status
-        kind, message, remedy = next(
-            row[2:] for row in _REFUSALS if known in row[0] and (not row[1] or row[1] & reasons)
-        )
-        message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
-        error = kind(message, remedy=remedy.format(sign_in=sign_in))
+        message, remedy = f"Gmail's quota is used up{detail}", "Wait, then try again."
+        error = Limited(message, seconds=wait, remedy=remedy)
     error.status = status
     return error
 
@@ -119,8 +107,7 @@ def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomE
 def error_object(body: bytes) -> Json:
     """Return the error that Gmail itself wrote into a response; empty if there is none."""
     with suppress(Unavailable):
-        error = json_object(body).get("error")
-        return error if isinstance(error, dict) else {}
+        return object_field(json_object(body), "error")
     return {}
 
 
@@ -128,9 +115,8 @@ def _reasons(body: bytes) -> tuple[frozenset[str], str]:
     error = error_object(body)
     lists = (error.get("errors"), error.get("details"))
     entries = [entry for group in lists if isinstance(group, list) for entry in group]
-    found = (entry.get("reason") for entry in entries if isinstance(entry, dict))
-    sentence = one_line(str(error.get("message", "")))[:200].rstrip(".")
-    return frozenset(reason for reason in found if isinstance(reason, str)), sentence
+    reasons = {str(entry.get("reason")) for entry in entries if isinstance(entry, dict)}
+    return frozenset(reasons), one_line(str(error.get("message", "")))[:200].rstrip(".")
 
 
 def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
@@ -139,10 +125,9 @@ def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
     until = 0.0
     with suppress(ValueError, OverflowError):
         until = parsedate_to_datetime(retry_after).timestamp() if retry_after else 0.0
-    if found := _RETRY_AT.search(sentence):
+    if found := re.search(r"[Rr]etry after (\d{4}-\d\d-\d\dT[\d:.]+Z)", sentence):
         with suppress(ValueError):
-            moment = datetime.fromisoformat(found[1].removesuffix("Z"))
-            until = moment.replace(tzinfo=UTC).timestamp()
+            until = datetime.fromisoformat(found[1]).timestamp()
     return min(max(0.0, until - now), LONGEST)
 
 
@@ -155,6 +140,12 @@ def json_object(body: bytes) -> Json:
     if not isinstance(found, dict):
         raise Unavailable("Gmail did not send a valid answer", remedy=RETRY_LATER)
     return found
+
+
+def object_field(answer: Json, key: str = "message") -> Json:
+    """Return an object within an object; an empty one if there is none."""
+    value = answer.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def malformed(problem: str) -> Unavailable:
@@ -179,9 +170,6 @@ def is_certificate_error(error: BaseException | None) -> bool:
     return error is not None
 
 
-# Bodies
-
-
 class RequestBody(NamedTuple):
     path: str
     type: str = ""
@@ -194,21 +182,22 @@ def encode_batch(paths: Sequence[str]) -> RequestBody:
         f"GET {path} HTTP/1.1\r\n\r\n\r\n"
         for number, path in enumerate(paths)
     ]
-    content = "".join(parts) + f"--{_BOUNDARY}--\r\n"
-    kind = f'multipart/mixed; boundary="{_BOUNDARY}"'
-    return RequestBody("/batch/gmail/v1", kind, content.encode("ascii"))
+    content = f"{''.join(parts)}--{_BOUNDARY}--\r\n".encode("ascii")
+    return RequestBody("/batch/gmail/v1", f'multipart/mixed; boundary="{_BOUNDARY}"', content)
 
 
 def decode_batch(response: httpx2.Response, count: int) -> list[httpx2.Response]:
     """Return the answers in the order of their requests, in whatever order they arrived."""
-    boundary = _IN_TYPE.search(response.headers.get("content-type", ""))
-    mark = b"--" + boundary[1].encode("utf-8", "replace") if boundary else b""
+    kind = response.headers.get("content-type", "")
+    boundary = re.search(r'(?i)boundary="?([^";\s]{1,200})"?', kind)
+    mark = rb"(?m)^" + re.escape(f"--{boundary[1]}".encode()) if boundary else b""
     found: dict[int, httpx2.Response] = {}
-    for part in re.split(rb"(?m)^" + re.escape(mark), response.content)[1:-1] if mark else ():
+    for part in re.split(mark, response.content)[1:-1] if mark else ():
         head, _, answer = part.partition(b"\r\n\r\n")
         top, _, content = answer.partition(b"\r\n\r\n")
-        number, status, wait = _NUMBER.search(head), _STATUS.match(top), _RETRY_AFTER.search(top)
-        if number and status:
+        number = re.search(rb"(?im)^content-id:\s*<?response-<?(\d{1,4})>?\s*$", head)
+        wait = re.search(rb"(?im)^retry-after:\s*(\S.*?)\s*$", top)
+        if number and (status := re.match(rb"HTTP/\d(?:\.\d)? (\d{3})", top)):
             headers = {"retry-after": wait[1].decode("latin-1")} if wait else {}
             found[int(number[1])] = httpx2.Response(
                 int(status[1]), headers=headers, content=content.strip()
@@ -236,8 +225,7 @@ def encode_body(path: str, body: Json | None, raw: bytes) -> RequestBody:
         boundary += "x"
     head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
     between = f"\r\n--{boundary}\r\nContent-Type: message/rfc822\r\n\r\n"
-    start = f"{head}{json.dumps(body)}{between}".encode()
-    content = b"".join([start, raw, f"\r\n--{boundary}--".encode()])
+    content = f"{head}{json.dumps(body)}{between}".encode() + raw + f"\r\n--{boundary}--".encode()
     kind = f'multipart/related; boundary="{boundary}"'
     return RequestBody(f"/upload{path}?uploadType=multipart", kind, content)
 
@@ -253,14 +241,13 @@ def decode_stream(pieces: Iterator[bytes], key: str) -> Iterator[bytes]:
             if not start:
                 continue
             is_open, buffer = True, buffer[start.end() :]
-        end = _NO_BASE64.search(buffer)  # the closing quote, or padding in whatever spelling
-        if end:
+        # The closing quote, or padding in whatever spelling.
+        if end := re.search(rb"[^A-Za-z0-9_+/-]", buffer):
             yield decode_base64(buffer[: end.start()])
             for _rest in pieces:  # so that a connection that breaks here is noticed
                 pass
             return
-        whole = len(buffer) // 4 * 4
-        if whole:
+        if whole := len(buffer) // 4 * 4:
             yield decode_base64(buffer[:whole])
             buffer = buffer[whole:]
     raise malformed("ended too early")

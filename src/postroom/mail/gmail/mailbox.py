@@ -26,16 +26,9 @@ from postroom.core.message import DRAFT, SYSTEM_LABELS, Message, Thread, label_k
 from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json
+from postroom.mail.gmail.formats import Json, object_field
 from postroom.mail.gmail.oauth import TokenStore, sign_in_remedy
-from postroom.mail.gmail.payload import (
-    LARGE,
-    id_field,
-    number_field,
-    object_field,
-    object_list,
-    text_field,
-)
+from postroom.mail.gmail.payload import LARGE, id_field, number_field, object_list, text_field
 from postroom.mail.gmail.sending import (
     GmailSender,
     changes_since,
@@ -57,9 +50,9 @@ from postroom.mail.mailbox import (
     not_found,
 )
 
-LABEL_SECONDS: Final = (
-    300.0  # seconds for which names are cached; a person may rename one at any time
-)
+LABEL_SECONDS: Final = 300.0  # for which names are cached; a person may rename one at any time
+OWN_SECONDS: Final = 600.0  # for which the account's own addresses are cached
+CACHED_SIZES: Final = 5_000  # mails whose size is known from a list
 LABELS: Final = f"{USER}/labels"
 
 # Where Gmail's id of a system label is not its name here.
@@ -129,13 +122,6 @@ def _system_name(id: str) -> str:
     return name if name in SYSTEM_LABELS else ""
 
 
-CACHED_SIZES: Final = 5_000  # mails whose size is known from a list
-OWN_SECONDS: Final = 600.0  # for which the account's own addresses are cached
-
-_WITH_TRASH: Final = re.compile(r"\b(?:in|is|label):[\"']?(?:anywhere|spam|trash)\b", re.IGNORECASE)
-_CURSOR: Final = re.compile(r"[!-~]{1,2000}")
-
-
 class GmailMailbox(GmailSender):
     """One Gmail account; `Mailbox` documents the methods."""
 
@@ -150,15 +136,10 @@ class GmailMailbox(GmailSender):
     def close(self) -> None:
         self._api.close()
 
-    # Reading
-
     def own_addresses(self) -> tuple[Address, ...]:
         id = self._api.tokens.sign_in_id  # another person may have signed in meanwhile
         if id != self._sign_in_id or not 0 <= self._now() - self._own_fetched < OWN_SECONDS:
             rows = object_list(self._api.get(f"{USER}/settings/sendAs"), "sendAs")
-            rows = [
-                r for r in rows if r.get("isPrimary") or r.get("verificationStatus") == "accepted"
-            ]
             rows.sort(key=lambda row: (not row.get("isDefault"), not row.get("isPrimary")))
             self._own = tuple(filter(None, map(_address, rows)))
             self._own_fetched, self._sign_in_id = self._now(), self._api.tokens.sign_in_id
@@ -168,22 +149,23 @@ class GmailMailbox(GmailSender):
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         check_page_size(limit)
-        if cursor and not _CURSOR.fullmatch(cursor):
+        if cursor and not re.fullmatch("[!-~]{1,2000}", cursor):
             raise invalid_cursor()
+        with_trash = re.search(r"(?i)\b(?:in|is|label):[\"']?(?:anywhere|spam|trash)\b", query)
         try:
             found = self._api.get(
                 f"{USER}/messages",
                 q=query.strip(),
                 maxResults=limit,
                 pageToken=cursor,
-                includeSpamTrash=bool(_WITH_TRASH.search(query)),
+                includeSpamTrash=bool(with_trash),
                 fields="messages(id),nextPageToken",
             )
         except Invalid as refused:
             raise invalid_cursor() if cursor else refused from refused
-        ids = [id_field(row) for row in object_list(found, "messages")]
         how = {"fields": payload.SUMMARY, "format": "metadata"}
-        paths = [_path(id, **how, metadataHeaders=payload.SUMMARY_HEADERS) for id in ids]
+        rows, headers = object_list(found, "messages"), payload.SUMMARY_HEADERS
+        paths = [_path(id_field(row), **how, metadataHeaders=headers) for row in rows]
         mails = self._api.get_many(paths)
         items = tuple(payload.summary(mail, self._label_names(mail)) for mail in mails)
         if len(self._sizes) > CACHED_SIZES:
@@ -223,15 +205,12 @@ class GmailMailbox(GmailSender):
         with _naming("Message", id):
             size = self._size(id)
         if size <= LARGE:
-            file = mime.attachment(self.raw(id), part)
-            return AttachmentStream(file.name, file.type, iter([file.content]))
+            return AttachmentStream.of(mime.attachment(self.raw(id), part))
         found = self._api.get(_path(id, **_format(size)))
-        for listed in payload.message(found, frozenset()).mail.attachments:
-            if listed.part == part:
+        for file in payload.message(found, frozenset()).mail.attachments:
+            if file.part == part:
                 body = object_field(payload.parts(found["payload"])[part], "body")
-                return AttachmentStream(
-                    listed.name, listed.type, self._pieces(id, body, listed.size)
-                )
+                return AttachmentStream(file.name, file.type, self._pieces(id, body, file.size))
         raise mime.no_attachment(part)
 
     def _pieces(self, id: str, body: Json, size: int) -> Iterator[bytes]:
@@ -239,7 +218,7 @@ class GmailMailbox(GmailSender):
         if "attachmentId" not in body:
             yield payload.bytes_field(body.get("data", ""))
             return
-        file = quote(payload.text_field(body, "attachmentId"), safe="")
+        file = quote(text_field(body, "attachmentId"), safe="")
         length = 0
         for piece in self._api.stream(f"{USER}/messages/{id}/attachments/{file}", "data"):
             length += len(piece)
@@ -261,13 +240,11 @@ class GmailMailbox(GmailSender):
             ) from None
 
     def _size(self, id: str) -> int:
-        size = self._sizes.get(id)
+        size = self._sizes.get(id)  # another thread may clear them
         if size is None:
             found = self._api.get(_path(id, format="minimal", fields="sizeEstimate"))
             size = self._sizes[id] = number_field(found, "sizeEstimate")
         return size
-
-    # Labels
 
     def labels(self) -> tuple[str, ...]:
         return self._labels.all()
@@ -287,10 +264,9 @@ class GmailMailbox(GmailSender):
                 "addLabelIds": sorted(map(self._labels.find_or_create, add)),
                 "removeLabelIds": sorted(removed),
             }
-            if not any(body.values()):
-                return RelabelResult(id, frozenset(), frozenset())
-            changed = self._api.change("POST", f"{USER}/messages/{id}/modify", body)
-        after = self._label_names(changed)
+            if any(body.values()):
+                found = self._api.change("POST", f"{USER}/messages/{id}/modify", body)
+        after = self._label_names(found)
         return RelabelResult(id, after - before, before - after)
 
     def _label_ids(self, labels: frozenset[str]) -> frozenset[str]:
@@ -298,8 +274,6 @@ class GmailMailbox(GmailSender):
 
     def _label_names(self, answer: Json) -> frozenset[str]:
         return self._labels.names(payload.label_ids(answer))
-
-    # Drafts
 
     def drafts(self) -> dict[str, str]:
         found = pages(self._api, f"{USER}/drafts", fields="drafts(id,message/id),nextPageToken")
@@ -361,7 +335,9 @@ def _format(size: int) -> dict[str, Value]:
 
 
 def _address(row: Json) -> Address | None:
-    """Return an own address, with its display name if a letter can carry that."""
+    """Return an own address if it is confirmed, with its display name if a letter can carry that."""
+    if not row.get("isPrimary") and row.get("verificationStatus") != "accepted":
+        return None
     spec, name = row.get("sendAsEmail"), row.get("displayName")
     for text in (f'"{name}" <{spec}>', spec) if name else (spec,):
         with suppress(Invalid):

@@ -11,7 +11,7 @@ from typing import Final
 from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import one_line
 from postroom.mail import mime
-from postroom.mail.gmail.formats import Json, decode_base64, malformed
+from postroom.mail.gmail.formats import Json, decode_base64, malformed, object_field
 from postroom.mail.mailbox import SNIPPET
 
 SUMMARY_HEADERS: Final = ("From", "To", "Subject", "Message-ID", "Content-Type")
@@ -23,8 +23,6 @@ MAX_PARTS: Final = 1_000
 MAX_DEPTH: Final = 50  # parts within parts
 
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+")
-_NO_FILES: Final = ("text/", "multipart/")
 _BREAKS: Final = re.compile(r"[\r\n\0]+")
 
 
@@ -39,23 +37,17 @@ def text_field(answer: Json, key: str) -> str:
 def id_field(answer: Json, key: str = "id") -> str:
     """Return an id that Gmail must have given and that can be part of a path."""
     value = text_field(answer, key)
-    if not ID.fullmatch(value):
-        raise malformed(f"has a strange {key}")
-    return value
+    if ID.fullmatch(value):
+        return value
+    raise malformed(f"has a strange {key}")
 
 
 def object_list(answer: Json, key: str) -> list[Json]:
     """Return a list of objects; Gmail leaves out an empty one."""
     value = answer.get(key, [])
-    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-        return value
-    raise malformed(f"has strange {key}")
-
-
-def object_field(answer: Json, key: str = "message") -> Json:
-    """Return an object within an object; an empty one if there is none."""
-    value = answer.get(key)
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise malformed(f"has strange {key}")
+    return value
 
 
 def label_ids(answer: Json) -> tuple[str, ...]:
@@ -82,7 +74,7 @@ def summary(answer: Json, labels: frozenset[str]) -> Summary:
     mail = mime.read(_head(head) + b"\r\n")
     snippet, kind = answer.get("snippet"), str(head.get("mimeType") or "").lower()
     # A list does not fetch the parts of a mail; its own type suggests whether it has files.
-    has_files = kind == "multipart/mixed" or not (kind or "text/").startswith(_NO_FILES)
+    no_files = kind != "multipart/mixed" and (kind or "text/").startswith(("text/", "multipart/"))
     return Summary(
         *_place(answer),
         size=number_field(answer, "sizeEstimate"),
@@ -91,7 +83,7 @@ def summary(answer: Json, labels: frozenset[str]) -> Summary:
         to=mail.to,
         subject=mail.subject,
         snippet=one_line(unescape(snippet))[:SNIPPET] if isinstance(snippet, str) else "",
-        attachments=int(has_files),
+        attachments=int(not no_files),
         message_id=mail.message_id,
     )
 
@@ -126,8 +118,8 @@ def parts(payload: Json) -> dict[str, Json]:
 
 
 def _read_parts(answer: Json) -> Mail:
-    payload = answer.get("payload")
-    if not isinstance(payload, dict):
+    payload = object_field(answer, "payload")
+    if not payload:
         raise malformed("lacks the mail itself")
     mail, by_path = mime.read(skeleton(payload)), parts(payload)
     files = tuple(
@@ -149,14 +141,14 @@ def _has_separate_text(part: Json) -> bool:
 def skeleton(payload: Json, depth: int = 0) -> bytes:
     """Return a mail with the same headers, structure and texts, whose files are empty."""
     kind = str(payload.get("mimeType") or "").lower()
-    kind = kind if _TYPE.fullmatch(kind) else "text/plain"
+    kind = kind if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+", kind) else "text/plain"
     nested = kind.startswith("multipart/") and depth < MAX_DEPTH
     if children := object_list(payload, "parts") if nested else []:
         mark = f"=_postroom_{depth}"
         inner = [skeleton(part, depth + 1) for part in children[:MAX_PARTS]]
         joined = b"".join(f"\r\n--{mark}\r\n".encode() + part for part in inner)
-        head = _head(payload, f'{kind}; boundary="{mark}"')
-        return head + joined + f"\r\n--{mark}--\r\n".encode()
+        end = f"\r\n--{mark}--\r\n".encode()
+        return _head(payload, f'{kind}; boundary="{mark}"') + joined + end
     body = object_field(payload, "body")
     data = b"" if "attachmentId" in body else bytes_field(body.get("data", ""))
     # Whatever the header says, Gmail returns many charsets as UTF-8.

@@ -21,8 +21,8 @@ from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json, malformed
-from postroom.mail.gmail.payload import id_field, label_ids, number_field, object_field, object_list
+from postroom.mail.gmail.formats import Json, malformed, object_field
+from postroom.mail.gmail.payload import id_field, label_ids, number_field, object_list
 from postroom.mail.mailbox import Accepted, Changes, NotSent, SendOutcome, Unproven
 
 MARK: Final = "X-Postroom-Letter"

@@ -159,8 +159,7 @@ class LocalMailbox:
         return bytes(found[0])
 
     def attachment(self, id: str, part: str) -> AttachmentStream:
-        file = mime.attachment(self.raw(id), part)
-        return AttachmentStream(file.name, file.type, iter([file.content]))
+        return AttachmentStream.of(mime.attachment(self.raw(id), part))
 
     # Labels and import
 
