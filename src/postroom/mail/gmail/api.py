@@ -70,12 +70,12 @@ class GmailApi:
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self.tokens = tokens
-        self._endpoint = endpoint.rstrip("/")
         self._now = now
         self._pause = pause
         self._chance = chance
         self._has_batches = True
         self._http = httpx2.Client(
+            base_url=endpoint,
             transport=transport,
             timeout=TIMEOUT,
             # A loopback address is never reached through a proxy.
@@ -117,9 +117,8 @@ class GmailApi:
         if status == 401:
             # The next try has a new token; this request was refused, and is not repeated.
             self._token(spent=token)
-            renewed = Unavailable(
-                "Gmail wanted a newer token, which is here now", remedy="Try again."
-            )
+            why = "Gmail wanted a newer token, which is here now"
+            renewed = Unavailable(why, remedy="Try again.")
             renewed.status = status
             raise renewed
         self._check(response)
@@ -158,25 +157,20 @@ class GmailApi:
         finally:
             response.close()
 
-    # One request
-
     def _token(self, spent: str = "") -> str:
         return self.tokens.access_token(self._post_form, spent=spent)
 
     def _request(self, method: str, body: RequestBody, token: str) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {token}"}
-        if body.type:
-            headers["Content-Type"] = body.type
-        url = self._endpoint + body.path
-        return self._http.build_request(method, url, headers=headers, content=body.content)
+        headers |= {"Content-Type": body.type} if body.type else {}
+        return self._http.build_request(method, body.path, headers=headers, content=body.content)
 
     def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
         if self._http.is_closed:
             raise Unavailable("The mailbox is closed", remedy="Open it again.")
         response = self._http.send(request, stream=stream)
         if response.status_code >= 300:
-            response.read()
-            response.close()
+            response.read()  # which closes it
         return response
 
     def _read(self, response: httpx2.Response) -> Json:
@@ -241,8 +235,6 @@ class GmailApi:
             return response.status_code, {}
 
         return self._retry(attempt)
-
-    # Many requests
 
     def _get_round(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="gmail") as pool:

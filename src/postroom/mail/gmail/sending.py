@@ -36,8 +36,6 @@ HISTORY_KINDS: Final = {
     "messagesDeleted": "removed",
 }
 
-_PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})")
-
 
 class GmailSender:
     def __init__(self, api: GmailApi, *, by_draft: bool) -> None:
@@ -90,10 +88,9 @@ class GmailSender:
             return False
         current = _parse_proof(proof)[1] if proof else ""
         listed = self._api.get(f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)")
-        rows = object_list(listed, "drafts")
+        rows = [row for row in object_list(listed, "drafts") if id_field(row) != current]
         drafts = {id_field(object_field(row)): id_field(row) for row in rows}
-        others = [mail for mail, draft in drafts.items() if draft != current]
-        for mail in self._with_mark(others, letter):
+        for mail in self._with_mark(list(drafts), letter):
             self._delete(drafts[id_field(mail)])
         return True
 
@@ -134,9 +131,9 @@ class GmailSender:
                 yield _ids(self._api.get(path, format="minimal", fields=fields))[-NEWEST:]
 
     def _with_mark(self, ids: list[str], letter: Letter) -> list[Json]:
-        how = {"format": "metadata", "fields": "id,threadId,labelIds,payload(headers)"}
-        headers = (MARK, *ID_HEADERS)
-        paths = [with_query(f"{USER}/messages/{i}", **how, metadataHeaders=headers) for i in ids]
+        fields, headers = "id,threadId,labelIds,payload(headers)", (MARK, *ID_HEADERS)
+        how = {"format": "metadata", "fields": fields, "metadataHeaders": headers}
+        paths = [with_query(f"{USER}/messages/{id}", **how) for id in ids]
         return [mail for mail in self._api.get_many(paths) if _is_letter(mail, letter)]
 
 
@@ -146,7 +143,7 @@ def thread_reference(letter: Letter) -> Json:
 
 
 def _parse_proof(proof: str) -> tuple[str, str, str]:
-    found = _PROOF.fullmatch(proof)
+    found = re.fullmatch(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})", proof)
     if not found:
         raise Unavailable("What the ledger keeps of this letter is no proof of Gmail's")
     return found[1], found[2], found[3]
@@ -162,9 +159,6 @@ def _is_letter(mail: Json, letter: Letter) -> bool:
 
 def _ids(answer: Json) -> list[str]:
     return [id_field(row) for row in object_list(answer, "messages")]
-
-
-# Gmail's history
 
 
 def current_cursor(api: GmailApi) -> str:
