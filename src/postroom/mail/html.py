@@ -41,32 +41,24 @@ _ATTRIBUTE: Final = re.compile(
     r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)))?"""
 )
 _ENTITY: Final = re.compile(r"(?i)&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});?")
-_STYLE: Final = re.compile("<style", re.IGNORECASE)
 _SPACE: Final = re.compile(r"[ \t\n\r\f\xa0]+")
-_BREAK: Final = re.compile(r"[\t\r\n]+")
-_UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
 _SCHEME: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
-_TAGS: Final = {
-    name: frozenset[str](names.split())
-    for name, names in tomllib.loads(
-        Path(__file__).with_name("html.toml").read_text("utf-8")
-    ).items()
-}
+_TABLE: Final = tomllib.loads(Path(__file__).with_name("html.toml").read_text("utf-8"))
+_TAGS: Final = {name: frozenset[str](names.split()) for name, names in _TABLE.items()}
 _RAW_TEXT: Final = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _TAGS["raw_text"]
 }
 _UNSEEN: Final = "#unseen"  # the name of text that nobody sees
 _HIDES_OTHERS: Final = {"link": "display", "col": "visibility", "colgroup": "visibility"}
+_AROUND_ITEMS: Final = _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"}
+_AROUND_CELLS: Final = _TAGS["foreign"] | {"table"}
 # An element that ends where another of these begins, unless a third stands between (section 13.1.2.4).
 _ENDED_BY: Final = {
     "a": (frozenset({"a"}), _TAGS["scopes"]),
-    **{
-        name: (frozenset(items), _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"})
-        for items in (["li"], ["dt", "dd"])
-        for name in items
-    },
-    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], _TAGS["foreign"] | {"table"})),
-    "tr": (frozenset({"tr"}), _TAGS["foreign"] | {"table"}),
+    "li": (frozenset({"li"}), _AROUND_ITEMS),
+    **dict.fromkeys(("dt", "dd"), (frozenset({"dt", "dd"}), _AROUND_ITEMS)),
+    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], _AROUND_CELLS)),
+    "tr": (frozenset({"tr"}), _AROUND_CELLS),
 }
 
 
@@ -80,7 +72,7 @@ class Rendered(NamedTuple):
 def render(source: str) -> Rendered:
     """Return a page as readable text; nothing that it refers to is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
-    styles, implied = _find_styles(source) if _STYLE.search(source) else ([], [])
+    styles, implied = _find_styles(source) if re.search("(?i)<style", source) else ([], [])
     sheets = StyleSheets(styles)
     page = _read_page(source, sheets, implied, set())
     if page.covered:
@@ -153,10 +145,8 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool, str]]:
 
 def _attributes(chars: str) -> dict[str, str]:
     """Return an element's attributes; of two with one name the first counts."""
-    found: dict[str, str] = {}
-    for name, double, single, bare in _ATTRIBUTE.findall(chars):
-        found.setdefault(name.lower(), _unescape(double or single or bare))
-    return found
+    pairs = reversed(_ATTRIBUTE.findall(chars))
+    return {name.lower(): _unescape("".join(values)) for name, *values in pairs}
 
 
 @dataclass(slots=True)
@@ -260,10 +250,10 @@ class _Page:
         if top.style.hidden:
             self.hide(words)
         elif top.pre:
-            rows = chars.replace("\r\n", "\n").replace("\xa0", " ").split("\n")
-            for number, row in enumerate(rows):
-                if number:
-                    lines.break_line()
+            first, *rows = chars.replace("\r\n", "\n").replace("\xa0", " ").split("\n")
+            lines.put(first, top, raw=True)
+            for row in rows:
+                lines.break_line()
                 lines.put(row, top, raw=True)
         else:
             lines.space = lines.space or words.startswith(" ")
@@ -418,10 +408,11 @@ class _Page:
 
 def _link_address(href: str) -> str:
     """Return the address of a link to a page or a mailbox, on one line; empty for other links."""
-    href = _BREAK.sub("", href).strip()
+    href = re.sub(r"[\t\r\n]+", "", href).strip()
     if not _SCHEME.match(href):
         return ""
-    href = _UNSAFE.sub(lambda found: quote(found.group()), href)
+    unsafe = r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]"
+    href = re.sub(unsafe, lambda found: quote(found.group()), href)
     return href if len(href) <= MAX_LINK else f"{href[:MAX_LINK]}…"
 
 

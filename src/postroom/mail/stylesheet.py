@@ -35,12 +35,7 @@ MAX_TESTS: Final = 1_000_000  # of names in selectors on a page; what follows is
 Attributes = dict[str, str]
 Ranked = dict[str, tuple[tuple[bool, int, int], Value]]  # by importance, specificity and order
 
-_SPECIFICITY: Final = {
-    "#": 10_000,
-    ".": 100,
-    "[": 100,
-    "*": 0,
-}  # of a name in a selector; of a tag 1
+_SPECIFICITY: Final = {"#": 10_000, ".": 100, "[": 100, "*": 0}  # of a name; of a tag 1
 _ATTRIBUTE_NODES: Final = frozenset({"ident", "literal", "string"})  # of `[name=value]`
 _CONDITIONAL: Final = frozenset({"media", "supports", "layer", "container", "scope"})
 
