@@ -17,14 +17,24 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from postroom.core import query as nodes
-from postroom.core.message import SPAM, SYSTEM_LABELS, Mail, Party, Summary, label_key, system_label
+from postroom.core.errors import PostroomError
+from postroom.core.message import (
+    SPAM,
+    SYSTEM_LABELS,
+    Mail,
+    Party,
+    Summary,
+    label_key,
+    system_label,
+)
 from postroom.core.query import Fact, Field, Query, QueryContext
 from postroom.core.text import one_line, words
 from postroom.mail import mime
@@ -80,8 +90,8 @@ def row_date(row: int) -> int:
 
 def short_hash(text: str) -> int:
     """Return 64 bits that stand for a text, as SQLite's signed integer."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
+    hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(hashed.digest(), "big", signed=True)
 
 
 @lru_cache(maxsize=4096)  # few people write most of the mail
@@ -93,9 +103,7 @@ def _mark(kind: str, value: str) -> str:
 
 def label_marks(labels: frozenset[str]) -> frozenset[str]:
     marks = {_mark("label", label_key(name)) for name in labels}
-    if labels - SYSTEM_LABELS:
-        marks.add(_FACTS[Fact.USERLABELS])
-    return frozenset(marks)
+    return frozenset(marks | {_FACTS[Fact.USERLABELS]} if labels - SYSTEM_LABELS else marks)
 
 
 Tokens = tuple[str, ...]  # a mail's words for each of `WORD_COLUMNS`
@@ -117,20 +125,14 @@ def tokens(mail: Mail) -> Tokens:
     return tuple(map(" ".join, columns))
 
 
-# Names: an id is its row in hexadecimal digits
-
-
 def id_of(row: int) -> str:
     return f"{row:x}"
 
 
-def row_of(id: str, what: str) -> int:
+def row_of(id: str, missing: PostroomError) -> int:
     if not re.fullmatch(r"[0-9a-f]{1,15}", id):
-        raise not_found(what, id)
+        raise missing
     return int(id, 16)
-
-
-# Storing mail
 
 
 class ParsedMail(NamedTuple):
@@ -180,9 +182,7 @@ def store(
     connection: sqlite3.Connection, prepared: Iterable[ParsedMail], known_thread: int | None = None
 ) -> list[int]:
     """Insert the mails that are not stored yet, and return their rows. They join `known_thread` if it is given."""
-    rows: list[int] = []
-    raws: list[Row] = []
-    documents: list[Row] = []
+    stored: dict[int, ParsedMail] = {}
     for item in sorted(prepared, key=lambda item: item.second):
         if connection.execute("SELECT 1 FROM message WHERE hash = ?", [item.hash]).fetchone():
             continue
@@ -196,28 +196,26 @@ def store(
             "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [row, item.hash, thread, len(item.raw), "\n".join(sorted(labels)), *about],
         )
-        rows.append(row)
-        raws.append((row, item.raw))
-        *fields, marks = item.tokens
-        documents.append((row, *fields, _labelled(marks, labels)))
+        stored[row] = item._replace(labels=labels)
+    raws = [(row, item.raw) for row, item in stored.items()]
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
-    documents.sort(key=lambda values: values[0])
+    ordered = sorted(stored.items(), key=itemgetter(0))
+    documents = [(row, *_document(item.tokens, item.labels)) for row, item in ordered]
     connection.executemany(
         f"INSERT INTO word (rowid, {WORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", documents
     )
-    record(connection, rows, "added")
-    return rows
+    record(connection, stored, "added")
+    return list(stored)
 
 
 def forget(connection: sqlite3.Connection, row: int, stored: str) -> None:
     """Remove a mail; `stored` are its tokens as JSON. Its row id is never used again."""
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     # A contentless index removes a document only if it is given the same tokens again.
-    *fields, marks = json.loads(stored)
     connection.execute(
         f"INSERT INTO word (word, rowid, {WORD_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [row, *fields, _labelled(marks, labels_of(found[0]))],
+        [row, *_document(json.loads(stored), labels_of(found[0]))],
     )
     for table in ("message", "raw"):
         connection.execute(f"DELETE FROM {table} WHERE id = ?", [row])
@@ -231,8 +229,9 @@ def record(connection: sqlite3.Connection, rows: Iterable[int], kind: str) -> No
     )
 
 
-def _labelled(marks: str, labels: frozenset[str]) -> str:
-    return " ".join([marks, *label_marks(labels)])
+def _document(tokens: Sequence[str], labels: frozenset[str]) -> Row:
+    *fields, marks = tokens
+    return (*fields, " ".join([marks, *label_marks(labels)]))
 
 
 def _free_row(connection: sqlite3.Connection, second: int) -> int:
@@ -263,11 +262,9 @@ def _join_thread(
     """
     own_id = short_hash(item.message_id) if item.message_id else None
     ancestors = (_thread_by_id(connection, id) for id in item.ancestors)
-    above = (
-        known_thread
-        if known_thread is not None
-        else next((thread for thread in ancestors if thread is not None), None)
-    )
+    above = known_thread
+    if above is None:
+        above = next((thread for thread in ancestors if thread is not None), None)
     below = None if own_id is None else _thread_by_id(connection, own_id)
     threads = {thread for thread in (above, below) if thread is not None}
     thread = min(threads, default=row)
@@ -291,9 +288,6 @@ def _snippet(text: str) -> str:
     return " ".join(own[:SNIPPET])[:SNIPPET]
 
 
-# Labels
-
-
 def labels_of(text: str) -> frozenset[str]:
     return frozenset(text.split("\n")) if text else frozenset()
 
@@ -302,7 +296,7 @@ def relabel(
     connection: sqlite3.Connection, id: str, add: frozenset[str], remove: frozenset[str]
 ) -> RelabelResult:
     """Change the labels of a mail in its row and in the index; return what changed. New labels are created."""
-    row = row_of(id, "Message")
+    row = row_of(id, not_found("Message", id))
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     if not found:
         raise not_found("Message", id)
@@ -335,20 +329,15 @@ def _valid_label(name: str) -> str:
 
 def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
     """Return a label's name as this mailbox spells it; with `make`, a label that does not exist is created."""
-    known = system_label(name)
-    if known:
+    if known := system_label(name):
         return known
     shown = one_line(name)
     key = label_key(shown)
-    found = connection.execute("SELECT name FROM label WHERE key = ?", [key]).fetchone()
-    if found:
+    if found := connection.execute("SELECT name FROM label WHERE key = ?", [key]).fetchone():
         return str(found[0])
     if make:
         connection.execute("INSERT INTO label VALUES (?, ?)", [key, new_label_name(name)])
     return shown
-
-
-# Reading rows
 
 
 def summary(row: Row) -> Summary:
@@ -356,9 +345,6 @@ def summary(row: Row) -> Summary:
     sender, *to = (Party(name, address) for name, address in json.loads(people))
     place = id_of(id), id_of(thread), row_date(id), size, labels_of(labels)
     return Summary(*place, sender, tuple(to), *about)
-
-
-# Queries
 
 
 SqlCondition = tuple[str, list[object]]  # on the table `word`, with the values of its parameters
@@ -379,7 +365,7 @@ def compile_query(query: Query, context: QueryContext) -> SqlCondition:
 
 def _joined(word: str, conditions: list[SqlCondition]) -> SqlCondition:
     texts, values = zip(*conditions, strict=True)
-    return word.join(texts), list(chain.from_iterable(values))
+    return f"({word.join(texts)})", list(chain.from_iterable(values))
 
 
 def _is_indexed(node: Query, levels: int = MAX_HEIGHT) -> bool:
@@ -439,8 +425,7 @@ def _condition(node: Query, context: QueryContext) -> SqlCondition:
     match node:
         case nodes.And(parts) | nodes.Or(parts):
             word = " AND " if isinstance(node, nodes.And) else " OR "
-            text, values = _joined(word, [_condition(part, context) for part in parts])
-            return f"({text})", values
+            return _joined(word, [_condition(part, context) for part in parts])
         case nodes.Not(part):
             text, values = _condition(part, context)
             return f"NOT {text}", values
@@ -449,11 +434,11 @@ def _condition(node: Query, context: QueryContext) -> SqlCondition:
             return f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit]
         case nodes.Dated() | nodes.Age():
             since, until = nodes.bounds(node, context)
-            limits = {"word.rowid >= ?": since, "word.rowid < ?": until}
-            seconds = {
-                s: min(max(t, 0), LAST_SECOND + 1) for s, t in limits.items() if t is not None
-            }
-            return f"({' AND '.join(seconds)})", [
-                second << SLOT_BITS for second in seconds.values()
+            limits = (("word.rowid >= ?", since), ("word.rowid < ?", until))
+            rows: list[SqlCondition] = [
+                (text, [min(max(second, 0), LAST_SECOND + 1) << SLOT_BITS])
+                for text, second in limits
+                if second is not None
             ]
+            return _joined(" AND ", rows)
     raise AssertionError(node)

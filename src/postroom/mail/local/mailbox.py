@@ -28,15 +28,7 @@ from postroom.core.message import (
 from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leaves
 from postroom.mail import mime
 from postroom.mail.local import index
-from postroom.mail.local.index import (
-    MIGRATIONS,
-    ParsedMail,
-    Tokens,
-    id_of,
-    labels_of,
-    row_date,
-    row_of,
-)
+from postroom.mail.local.index import ParsedMail, Tokens, id_of, labels_of, row_date, row_of
 from postroom.mail.mailbox import (
     Accepted,
     Arrival,
@@ -84,12 +76,10 @@ class LocalMailbox:
         self._zone = zone
         self._neighbours = dict(neighbours or {})
         self._patience = patience
-        self._database = Database(path, MIGRATIONS)
+        self._database = Database(path, index.MIGRATIONS)
 
     def close(self) -> None:
         self._database.close()
-
-    # Reading
 
     def own_addresses(self) -> tuple[Address, ...]:
         return self._addresses
@@ -102,7 +92,7 @@ class LocalMailbox:
         condition, values = index.compile_query(tree, context)
         if cursor:
             condition += " AND word.rowid < ?"
-            values.append(_after(cursor))
+            values.append(row_of(cursor, invalid_cursor()))
         # The limit is in the inner query, so that FTS5 can stop early; one more row shows whether a page follows.
         found = self._database.rows(
             f"SELECT id, {index.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
@@ -127,41 +117,41 @@ class LocalMailbox:
         return tuple(notes)
 
     def message(self, id: str) -> Message:
-        found = self._messages("id = ?", row_of(id, "Message"))
-        if not found:
-            raise not_found("Message", id)
-        return found[0]
+        missing = not_found("Message", id)
+        return self._messages("id = ?", row_of(id, missing), missing)[0]
 
     def thread(self, id: str) -> Thread:
-        row = row_of(id, "Thread")
+        missing = not_found("Thread", id)
+        row = row_of(id, missing)
         # A thread has the id of its first mail. After a merge, that mail has the id of the other thread.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
-        found = self._messages("thread = ?", known[0] if known else row)
-        if not found:
-            raise not_found("Thread", id)
+        found = self._messages("thread = ?", known[0] if known else row, missing)
         return Thread(found[0].thread, found)
 
-    def _messages(self, condition: str, value: object) -> tuple[Message, ...]:
+    def _messages(
+        self, condition: str, value: object, missing: PostroomError
+    ) -> tuple[Message, ...]:
         found = self._database.rows(
             "SELECT id, thread, size, labels, content FROM message JOIN raw USING (id)"
             f" WHERE {condition} ORDER BY id",
             [value],
         )
+        if not found:
+            raise missing
         return tuple(
             Message(id_of(r), id_of(thread), row_date(r), size, labels_of(labels), mime.read(raw))
             for r, thread, size, labels, raw in found
         )
 
     def raw(self, id: str) -> bytes:
-        found = self._database.row("SELECT content FROM raw WHERE id = ?", [row_of(id, "Message")])
+        row = row_of(id, not_found("Message", id))
+        found = self._database.row("SELECT content FROM raw WHERE id = ?", [row])
         if not found:
             raise not_found("Message", id)
         return bytes(found[0])
 
     def attachment(self, id: str, part: str) -> AttachmentStream:
         return AttachmentStream.of(mime.attachment(self.raw(id), part))
-
-    # Labels and import
 
     def labels(self) -> tuple[str, ...]:
         own = self._database.rows("SELECT name FROM label ORDER BY key")
@@ -211,17 +201,14 @@ class LocalMailbox:
             added = len(index.store(connection, parsed))
         return ImportCount(added, offered - added)
 
-    # Drafts
-
     def drafts(self) -> dict[str, str]:
         found = self._database.rows("SELECT id, message FROM draft ORDER BY message DESC")
         return {id: id_of(row) for id, row in found}
 
     def draft(self, id: str) -> MailboxDraft:
-        found = self._messages("id = (SELECT message FROM draft WHERE draft.id = ?)", id)
-        if not found:
-            raise not_found("Draft", id)
-        return MailboxDraft(id, found[0].id, found[0])
+        row = "(SELECT message FROM draft WHERE draft.id = ?)"
+        (message,) = self._messages(f"id = {row}", id, not_found("Draft", id))
+        return MailboxDraft(id, message.id, message)
 
     def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         id = f"r{letter.id}"
@@ -246,30 +233,27 @@ class LocalMailbox:
     def _put_draft(
         self, connection: sqlite3.Connection, id: str, letter: Letter, date: datetime
     ) -> None:
-        raw = mime.build(letter, date=date, bcc=True)
+        raw = self.wire(letter, date=date)
         row, tokens = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
         # The index needs the same tokens again when the draft is removed. (Those of its labels may change.)
         stored_tokens = json.dumps(tokens, ensure_ascii=False)
         connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, stored_tokens])
 
     def _remove_draft(self, connection: sqlite3.Connection, id: str, version: str) -> None:
-        found = connection.execute(
-            "SELECT message, tokens FROM draft WHERE id = ?", [id]
-        ).fetchone()
+        deleting = "DELETE FROM draft WHERE id = ? RETURNING message, tokens"
+        found = connection.execute(deleting, [id]).fetchone()
         if not found:
             raise not_found("Draft", id)
         if id_of(found[0]) != version:
             raise draft_changed(id)
-        connection.execute("DELETE FROM draft WHERE id = ?", [id])
         index.forget(connection, *found)
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
     ) -> tuple[int, Tokens]:
         """Store a mail that Postroom built, in this thread if it exists; return its row and its tokens."""
-        known = connection.execute(
-            "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
-        ).fetchone()
+        first = row_of(thread, not_found("Thread", thread)) if thread else -1
+        known = connection.execute("SELECT thread FROM message WHERE id = ?", [first]).fetchone()
         parsed = index.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:
             # A draft and the letter that it becomes may have the same bytes, but both must be stored.
@@ -278,8 +262,6 @@ class LocalMailbox:
         if not stored:
             raise Conflict("This mail is already in the mailbox", remedy="Change it, or leave it.")
         return stored[0], parsed.tokens
-
-    # Changes
 
     def changes(self, since: str = "") -> Changes:
         epoch, head = self._database.rows(
@@ -298,8 +280,6 @@ class LocalMailbox:
             [int(text), head],
         )
         return Changes.collect(cursor, ((kind, id_of(message)) for kind, message in found))
-
-    # Sending
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the exact bytes that `send` stores; Bcc is removed for each recipient."""
@@ -378,13 +358,6 @@ def _refuse_foreign(proof: str) -> None:
             f"Another provider has a {proof.partition(':')[0]} of this letter",
             remedy="Set the account's provider back until the letter is sent or rejected there.",
         )
-
-
-def _after(cursor: str) -> int:
-    try:
-        return row_of(cursor, "Page")
-    except NotFound:
-        raise invalid_cursor() from None
 
 
 def _without_bcc(wire: bytes) -> bytes:
