@@ -31,8 +31,7 @@ SECTION: Final = 50  # characters of one section of a long parameter, RFC 2231 s
 _FOLD: Final = "\r\n "
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _WORDS: Final = re.compile(r"[!-~]{1,68}(?: [!-~]{1,68})*")
-_SPEC: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]+")
-_ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_ATEXT: Final = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"  # RFC 5322 section 3.2.3
 # What a mailbox file, a gateway or a boundary of ours would change or mistake.
 _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79}")
 
@@ -75,14 +74,13 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 
 def _mailbox(address: Address) -> list[str]:
     name, spec = address.name, address.spec
-    if not _SPEC.fullmatch(spec):
+    if not re.fullmatch(rf"[.{_ATEXT}]+@[A-Za-z0-9.-]+", spec):
         raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
     if not name:
         return [spec]
     if len(name) <= LINE and name.isascii() and "=?" not in name:
-        if not _ATOMS.fullmatch(name):
-            name = _quoted(name)
-        return [f"{name} <{spec}>"]
+        shown = name if re.fullmatch(rf"[{_ATEXT}]+(?: [{_ATEXT}]+)*", name) else _quoted(name)
+        return [f"{shown} <{spec}>"]
     return [*_encoded(name, lead=len("Reply-To: ")), f"<{spec}>"]
 
 
@@ -135,8 +133,8 @@ def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
     # "=_" stands in no quoted-printable and no base64 line, and `_FRAGILE` keeps it out of others.
     mark = f"--{boundary}".encode("ascii")
     content = b"".join(mark + b"\r\n" + part + b"\r\n" for part in parts)
-    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'
-    return head.encode("ascii") + content + mark + b"--"
+    head = _header("Content-Type", [f'multipart/{kind}; boundary="{boundary}"'])
+    return head + b"\r\n" + content + mark + b"--"
 
 
 def _text(kind: str, text: str) -> bytes:
@@ -184,8 +182,7 @@ def _file(enclosure: Enclosure) -> bytes:
 
 
 def _quoted(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _sections(name: str) -> list[str]:
@@ -201,8 +198,7 @@ def _sections(name: str) -> list[str]:
     return [*lines[:-1], lines[-1].removesuffix(";")]
 
 
-# The last check: the standard library reads the bytes, which did not write them
-
+# The last check: the standard library reads the bytes, which did not write them.
 _HEADERS: Final = frozenset(
     {
         "from", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to",

@@ -52,8 +52,7 @@ def _mend(error: UnicodeError) -> tuple[str, int]:
     """Read octets that are not in the charset as windows-1252, so that no text is lost."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    octets = error.object[error.start : error.end]
-    return "".join(_WESTERN[octet] for octet in octets), error.end
+    return "".join(_WESTERN[octet] for octet in error.object[error.start : error.end]), error.end
 
 
 codecs.register_error("postroom-mend", _mend)
@@ -174,9 +173,7 @@ _SIMPLE: Final = re.compile(
 )
 _OUTSIDE: Final = frozenset("<>:()")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_QUOTED_PAIR: Final = re.compile(r'\\(["\\])')
 _PARAMETER: Final = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;]*+)', re.DOTALL)
-_SECTION: Final = re.compile(r"([^*]+)\*(?:(\d{1,3})(\*?))?")
 _ID: Final = re.compile(r"<\s*+([^<>\s]{1,996})\s*+>")
 
 
@@ -319,8 +316,8 @@ def parameters(value: str) -> tuple[str, dict[str, str]]:
         if given.startswith('"'):
             # Only these two: `C:\temp\x` in quotes is a path, not an escape.
             closed = len(given) > 1 and given.endswith('"')
-            given = _QUOTED_PAIR.sub(r"\1", given[1 : -1 if closed else None])
-        if section := _SECTION.fullmatch(name):
+            given = re.sub(r'\\(["\\])', r"\1", given[1 : -1 if closed else None])
+        if section := re.fullmatch(r"([^*]+)\*(?:(\d{1,3})(\*?))?", name):
             extended = section[2] is None or bool(section[3])
             sections.setdefault(section[1], []).append((int(section[2] or 0), given, extended))
         else:

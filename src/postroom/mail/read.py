@@ -227,8 +227,7 @@ def _split(
 
 
 def _before_break(raw: bytes, start: int, end: int) -> int:
-    is_crlf = raw.endswith(b"\r\n", start, end)
-    return end - (2 if is_crlf else raw.endswith(b"\n", start, end))
+    return end - (raw.endswith(b"\r\n", start, end) + raw.endswith(b"\n", start, end))
 
 
 class _Body(NamedTuple):

@@ -136,8 +136,7 @@ class GmailApi:
         left, turn = list(paths), 0
         while left and turn <= RETRIES:
             found.update(zip(left, self._get_round(left), strict=True))
-            failed = [path for path in left if isinstance(found[path], Limited | Unavailable)]
-            if failed:
+            if failed := [p for p in left if isinstance(found[p], Limited | Unavailable)]:
                 turn = 0 if len(failed) < len(left) else turn + 1
                 self._pause(self._backoff(turn) / 5)
             left = failed

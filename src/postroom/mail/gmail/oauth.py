@@ -109,8 +109,8 @@ class TokenStore:
         return hashlib.sha256((token.refresh or token.access).encode()).hexdigest() if token else ""
 
     def _is_valid(self, token: OAuthToken, spent: str) -> bool:
-        fresh = not token.expiry or token.expiry - EARLY > self.now()
-        return bool(token.access) and token.access != spent and fresh
+        is_fresh = not token.expiry or token.expiry - EARLY > self.now()
+        return is_fresh and token.access not in {"", spent}
 
     def _renew(self, token: OAuthToken, post: PostForm) -> OAuthToken:
         if not token.refresh:
@@ -127,8 +127,7 @@ class TokenStore:
         status, body = post(self.token_uri, form)
         access, seconds = body.get("access_token"), body.get("expires_in", 3600)
         if status == 200 and isinstance(access, str) and isinstance(seconds, int | float):
-            lasts = seconds if 0 < seconds < MAX_SECONDS else 3600
-            return self._save(token, access, lasts, body)
+            return self._save(token, access, seconds if 0 < seconds < MAX_SECONDS else 3600, body)
         error = one_line(str(body.get("error", status)))[:60]
         if error == "invalid_grant":
             raise _revoked(set_aside(token.file), self.remedy)

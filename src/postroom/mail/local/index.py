@@ -20,7 +20,6 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,11 +196,12 @@ def store(
             [row, item.hash, thread, len(item.raw), "\n".join(sorted(labels)), *about],
         )
         stored[row] = item._replace(labels=labels)
-    raws = [(row, item.raw) for row, item in stored.items()]
+    raws = ((row, item.raw) for row, item in stored.items())
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
-    ordered = sorted(stored.items(), key=itemgetter(0))
-    documents = [(row, *_document(item.tokens, item.labels)) for row, item in ordered]
+    documents = (
+        (row, *_document(stored[row].tokens, stored[row].labels)) for row in sorted(stored)
+    )
     connection.executemany(
         f"INSERT INTO word (rowid, {WORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", documents
     )

@@ -52,8 +52,6 @@ FEW_CHUNKS = 4  # with fewer, an import ends before worker processes have starte
 # Pages in the write-ahead log before a checkpoint; at SQLite's 1,000, an import would copy the same pages repeatedly.
 CHECKPOINT_PAGES = 16_000
 
-_BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
-
 
 class LocalMailbox:
     """One account's mail in one SQLite file; `Mailbox` documents the methods.
@@ -86,8 +84,7 @@ class LocalMailbox:
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         check_page_size(limit)
-        own = tuple(address.spec for address in self._addresses)
-        tree = parse(query)
+        tree, own = parse(query), tuple(address.spec for address in self._addresses)
         context = QueryContext(now=int(self._now()), me=own, zone=self._zone)
         condition, values = index.compile_query(tree, context)
         if cursor:
@@ -362,4 +359,5 @@ def _refuse_foreign(proof: str) -> None:
 
 def _without_bcc(wire: bytes) -> bytes:
     head, blank, body = wire.partition(b"\r\n\r\n")
-    return _BCC.sub(b"", head + b"\r\n").removesuffix(b"\r\n") + blank + body
+    head = re.sub(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*", b"", head + b"\r\n")
+    return head.removesuffix(b"\r\n") + blank + body

@@ -91,7 +91,6 @@ def _start_worker() -> None:
 
 def _exit_with_parent() -> None:
     """End this worker when its parent process dies; without this, it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
