@@ -125,8 +125,6 @@ SendOutcome = Accepted | NotSent | Unproven
 class Mailbox(Protocol):
     """One account at a provider."""
 
-    # Reading
-
     def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""
 
@@ -151,8 +149,6 @@ class Mailbox(Protocol):
         Raises `NotFound` for a cursor that the provider no longer knows: start again from a search.
         """
 
-    # Labels
-
     def labels(self) -> tuple[str, ...]:
         """Return the names of all labels, system labels first."""
 
@@ -160,8 +156,6 @@ class Mailbox(Protocol):
         self, id: str, *, add: frozenset[str] = _NO_LABELS, remove: frozenset[str] = _NO_LABELS
     ) -> RelabelResult:
         """Add and remove labels; adding a label that does not exist creates it."""
-
-    # Drafts
 
     def drafts(self) -> Mapping[str, str]:
         """Return the ids of all drafts, newest first, each with its version (the id of its mail)."""
@@ -229,6 +223,11 @@ def not_found(what: str, id: str) -> NotFound:
     return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
 
 
+def no_attachment(part: str) -> NotFound:
+    why = f"The mail has no attachment at part {part[:20]!r}"
+    return NotFound(why, remedy="Read the mail: it lists its attachments.")
+
+
 def invalid_cursor() -> Invalid:
     return Invalid(
         "This cursor is not valid", remedy="Give the cursor that the last answer ended with."
@@ -256,8 +255,7 @@ def check_label_change(
     before: frozenset[str], *, add: frozenset[str], remove: frozenset[str]
 ) -> None:
     """Raise `Invalid` for a change of the labels that a mail's nature decides."""
-    for fixed in (SENT, DRAFT):
-        if fixed in add - before or fixed in remove & before:
-            raise Invalid(
-                f"The label {fixed} cannot be changed", remedy="It says what the mail is."
-            )
+    if fixed := ((add - before) | (remove & before)) & {SENT, DRAFT}:
+        raise Invalid(
+            f"The label {min(fixed)} cannot be changed", remedy="It says what the mail is."
+        )

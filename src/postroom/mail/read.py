@@ -14,6 +14,7 @@ from postroom.core.text import clean, words
 from postroom.core.values import dataclass
 from postroom.mail import headers
 from postroom.mail.headers import Findings, decode, unpack
+from postroom.mail.mailbox import no_attachment
 
 MAX_DEPTH: Final = 50  # multiparts within multiparts
 MAX_PARTS: Final = 1_000
@@ -42,7 +43,6 @@ _BLANK: Final = re.compile(rb"\n\r{0,2}\n")
 _FOLD: Final = re.compile(rb"\r{0,2}\n(?=[ \t])")
 _LEADING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*+")
 _LINE: Final = re.compile(rb"^(?![ \t])", re.MULTILINE)
-_EMPTY: Final = re.compile(rb"\r{0,2}\n")
 _MARK_END: Final = re.compile(rb"(--)?[ \t]*+(?:\r{0,2}\n|\Z)")
 _GUESS: Final = re.compile(rb"(?:\A|\n)--(\S{1,200})[ \t]{0,20}\r?\n(?i:content-)")
 _TYPE: Final = re.compile(
@@ -141,9 +141,8 @@ def read_fields(
     """Return the headers that are used, as octets, and where the body begins."""
     if first:
         start = _LEADING.match(raw).end()  # type: ignore[union-attr]
-    elif empty := _EMPTY.match(raw, start, end):
-        return {}, empty.end()
-    blank = _BLANK.search(raw, start, end)
+    # The line break before a part may be the first of its blank line.
+    blank = _BLANK.search(raw, start if first else start - 1, end)
     close, body = blank.span() if blank else (end, end)
     cut = close - start > MAX_HEADER
     if cut:
@@ -322,15 +321,14 @@ def read_mail(raw: bytes) -> Mail:
         return Mail(text=text, hidden=findings.hidden, damage=tuple(findings.damage))
 
 
-def read_attachment(raw: bytes, part: str) -> Enclosure | None:
-    """Return the file at this part of a mail, with its bytes; None if there is none."""
+def read_attachment(raw: bytes, part: str) -> Enclosure:
     raw, root = _read_parts(raw, Findings())
     reader = _BodyReader(raw, root, Findings())
     reader.bodies(root)
     for found, attachment in reader.files:
         if found.path == part:
             return Enclosure(attachment.name, attachment.type, found.content(raw))
-    return None
+    raise no_attachment(part)
 
 
 # What is wrong with the mail is noted in `findings`. Only a bug raises, which `read_mail` catches.

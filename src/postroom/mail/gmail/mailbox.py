@@ -47,6 +47,7 @@ from postroom.mail.mailbox import (
     draft_changed,
     invalid_cursor,
     new_label_name,
+    no_attachment,
     not_found,
 )
 
@@ -211,7 +212,7 @@ class GmailMailbox(GmailSender):
             if file.part == part:
                 body = object_field(payload.parts(found["payload"])[part], "body")
                 return AttachmentStream(file.name, file.type, self._pieces(id, body, file.size))
-        raise mime.no_attachment(part)
+        raise no_attachment(part)
 
     def _pieces(self, id: str, body: Json, size: int) -> Iterator[bytes]:
         """Yield the bytes of a file as they arrive; raise `Unavailable` if some are missing."""

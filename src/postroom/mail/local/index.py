@@ -61,7 +61,6 @@ SLOT_BITS = 20  # a million mails in one second; the next one counts as a second
 MAX_HEIGHT = 10  # FTS5's parser has a stack of 100, and a level takes up to six of it
 LAST_SECOND = 253_402_300_799  # the end of the year 9999
 
-_QUOTED_LINE = re.compile(r"^>.*", re.MULTILINE)
 _ALL = "·all"
 _PREFIX = {
     Field.FROM: "f·",
@@ -161,6 +160,7 @@ def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
     second = arrival.date
     if mail.date is not None and 0 <= mail.date <= now + FUTURE_SECONDS:
         second = mail.date
+    own = re.sub("(?m)^>.*", "", mail.text[:4000]).split(maxsplit=SNIPPET)  # without quotations
     people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
     return ParsedMail(
         raw=arrival.raw,
@@ -169,7 +169,7 @@ def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
         second=min(max(second, 0), LAST_SECOND),
         people=json.dumps([[party.name, party.address] for party in people], ensure_ascii=False),
         subject=mail.subject,
-        snippet=_snippet(mail.text),
+        snippet=" ".join(own[:SNIPPET])[:SNIPPET],
         attachments=len(mail.attachments),
         message_id=mail.message_id,
         ancestors=[short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))],
@@ -281,11 +281,6 @@ def _join_thread(
 def _thread_by_id(connection: sqlite3.Connection, id: int) -> int | None:
     found = connection.execute("SELECT thread FROM reference WHERE id = ?", [id]).fetchone()
     return int(found[0]) if found else None
-
-
-def _snippet(text: str) -> str:
-    own = _QUOTED_LINE.sub("", text[:4000]).split(maxsplit=SNIPPET)
-    return " ".join(own[:SNIPPET])[:SNIPPET]
 
 
 def labels_of(text: str) -> frozenset[str]:
