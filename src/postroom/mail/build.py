@@ -92,10 +92,7 @@ def _unstructured(value: str) -> list[str]:
 
 
 def _encoded(value: str, *, lead: int) -> list[str]:
-    """Return encoded-words of whole characters (RFC 2047 section 5), in the shorter encoding.
-
-    A line with one has at most 76 characters (section 2), of which `lead` are already used in the first line.
-    """
+    """Return encoded-words (RFC 2047) of whole characters; `lead` characters of the first line are used already."""
     if _CONTROL.search(value):
         raise Invalid("A header holds a line break or a control character")
     octets, utf8 = value.encode(), Charset("utf-8")

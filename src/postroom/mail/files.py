@@ -44,16 +44,12 @@ _LABELS: dict[str, str] = json.loads(
 
 
 class MailSource(NamedTuple):
-    """Mail at a path, and how many bytes there are to read.
-
-    The kind is `mbox`, `maildir` (with the label of its folder), `eml`, `other` for a file that is not
-    mail, or `closed` for one that may not be read.
-    """
+    """Mail at a path."""
 
     path: Path
-    kind: str
-    size: int
-    label: str = INBOX
+    kind: str  # mbox, maildir, eml, other (a file that is no mail) or closed (it may not be read)
+    size: int  # bytes to read
+    label: str = INBOX  # of a Maildir's folder
 
 
 class FileMail(NamedTuple):
@@ -211,10 +207,7 @@ def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> FileMail
 
 
 def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
-    """Return a mail without the flags that the mbox added, and the flags as labels.
-
-    Without them, because a mail that was read or filed since the last export is still the same mail.
-    """
+    """Return a mail without the flags that the mbox added, with which it would be another mail, and these as labels."""
     if exported := _EXPORTED.match(raw):
         return raw[exported.end() :], _exported_labels(exported[1].decode("utf-8", "replace"))
     blank = re.search(rb"\n\r?\n", raw)
@@ -252,8 +245,7 @@ def load(
 ) -> None:
     """Import all mails of the sources; `on_progress` is called with the bytes done since its last call.
 
-    `store` takes the mails in chunks, and returns a count for each transaction, of a few thousand mails. Stored mails
-    stay, so an import that was stopped is run again.
+    `store` takes chunks and returns a count for each transaction. Stored mails stay if the import is stopped.
     """
     done = 0
 

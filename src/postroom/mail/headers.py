@@ -39,12 +39,8 @@ _CHARSETS: Final[dict[str, dict[str, str]]] = json.loads(
 )
 # Codecs whose text is not what its ASCII octets look like.
 _SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
-_WESTERN: Final = "".join(
-    bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256)
-)
-_NOT_BASE64: Final = bytes(
-    set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
-)
+_WESTERN: Final = "".join(bytes([n]).decode("cp1252", "ignore") or chr(n) for n in range(256))
+_NOT_BASE64: Final = re.sub(rb"[A-Za-z0-9+/=]", b"", bytes(range(256)))
 _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
@@ -228,10 +224,7 @@ def words(value: str) -> str:
 
 
 def parties(value: str, findings: Findings) -> tuple[Party, ...]:
-    """Return the people of an address header.
-
-    The structure is read before encoded-words are: a comma or a bracket inside one is part of a name.
-    """
+    """Return the people of an address header; a comma or a bracket inside an encoded-word is part of a name."""
     # Nearly every mail has nothing but `Name <local@domain>`: four times as fast, and read the same.
     simple = [_SIMPLE.fullmatch(item) for item in value[:MAX_SIMPLE].split(",")]
     if len(value) <= MAX_SIMPLE and all(simple):

@@ -144,10 +144,7 @@ class Mailbox(Protocol):
         """Return one attachment, or raise `NotFound`."""
 
     def changes(self, since: str = "") -> Changes:
-        """Return what changed since the cursor; without one, only the current cursor.
-
-        Raises `NotFound` for a cursor that the provider no longer knows: start again from a search.
-        """
+        """Return what changed since the cursor, or raise `NotFound`; without one, only the current cursor."""
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of all labels, system labels first."""
@@ -182,8 +179,8 @@ class Mailbox(Protocol):
     def prepare(self, letter: Letter, wire: bytes) -> str:
         """Return a proof by which `find_outcome` can later tell whether `send` succeeded; nothing is sent.
 
-        The caller stores the proof before it calls `send`, and uses it for every retry, so that two tries send one
-        mail. After `Uncertain`, leftovers may exist, which `sweep` removes.
+        The caller stores the proof first, and uses it for every retry, so that two tries send one mail. After
+        `Uncertain`, leftovers may exist, which `sweep` removes.
         """
 
     def release(self, proof: str) -> bool:

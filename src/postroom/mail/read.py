@@ -45,9 +45,7 @@ _LEADING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*+")
 _LINE: Final = re.compile(rb"^(?![ \t])", re.MULTILINE)
 _MARK_END: Final = re.compile(rb"(--)?[ \t]*+(?:\r{0,2}\n|\Z)")
 _GUESS: Final = re.compile(rb"(?:\A|\n)--(\S{1,200})[ \t]{0,20}\r?\n(?i:content-)")
-_TYPE: Final = re.compile(
-    r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}", re.ASCII
-)
+_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 
 CONTRADICTED: Final = "The plain text says what the HTML does not; the HTML is shown"
 UNREADABLE: Final = "The mail could not be read; its raw text is shown"
@@ -87,15 +85,12 @@ class MailPart:
 
 
 def _read_parts(raw: bytes, findings: Findings) -> tuple[bytes, MailPart]:
-    """Return a mail's bytes, which differ if its lines ended in CR, and its root part with the tree of all parts.
-
-    Parts are read level by level, so that no depth can exhaust the stack. What is beyond a limit is noted, not raised.
-    """
+    """Return a mail's bytes, which differ if its lines ended in CR, and its root part with the tree of all parts."""
     if b"\r" in raw[:MAX_HEADER] and b"\n" not in raw[:MAX_HEADER]:
         raw = raw.replace(b"\r", b"\n")
     root = _read_part(raw, "", (0, len(raw)), "text/plain", findings)
     parts, scan = [root], MAX_SCAN
-    for parent in parts:  # the list grows meanwhile
+    for parent in parts:  # which grow meanwhile, level by level: no depth can exhaust the stack
         if not parent.type.startswith("multipart/"):
             continue
         scan -= parent.end - parent.start
@@ -179,8 +174,8 @@ def read_fields(
 def _find_parts(raw: bytes, parent: MailPart, max_parts: int, findings: Findings) -> list[Span]:
     """Return the span of each part of a multipart; guess its boundary if the declared one does not occur.
 
-    The type of a multipart without any part is set to text/plain. One that is encoded as a whole, which RFC 2045
-    section 6.4 forbids, keeps its type: the caller lists it as a file.
+    A multipart without any part becomes text/plain, unless it is encoded as a whole (which RFC 2045 section 6.4
+    forbids): the caller lists it as a file.
     """
     boundary = parent.parameters.get("boundary", "").rstrip().encode("utf-8", "replace")
     spans = _split(raw, parent, boundary, max_parts, findings) if boundary else []

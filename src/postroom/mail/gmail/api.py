@@ -95,10 +95,7 @@ class GmailApi:
     def act(
         self, path: str, body: Json | None = None, raw: bytes = b"", *, method: str = "POST"
     ) -> Json:
-        """Make a change that must not be repeated: one request, whatever becomes of it.
-
-        The message in the body gets the bytes `raw`; long ones are uploaded.
-        """
+        """Make a change by one request that is never repeated. The message in the body gets the bytes `raw`."""
         token = self._token()
         request = self._request(method, encode_body(path, body, raw), token)
         try:
@@ -128,12 +125,10 @@ class GmailApi:
             raise Uncertain(garbled.message, remedy=_CHECK_FIRST) from garbled
 
     def get_many(self, paths: Sequence[str]) -> list[Json]:
-        """Return the objects at these paths, in their order, without those that are gone.
-
-        What was refused because it was too much at once is asked for again, as long as that helps.
-        """
+        """Return the objects at these paths, in their order, without those that are gone."""
         found: dict[str, Json | PostroomError] = {}
         left, turn = list(paths), 0
+        # What was refused because it was too much at once is asked for again, as long as that helps.
         while left and turn <= RETRIES:
             found.update(zip(left, self._get_round(left), strict=True))
             if failed := [p for p in left if isinstance(found[p], Limited | Unavailable)]:

@@ -70,10 +70,7 @@ def ask(
     pasted: Callable[[str], str] | None,
     say: Callable[[str], None],
 ) -> Consent:
-    """Have the person agree in a browser.
-
-    `pasted`, if given, asks for the address at which a browser on another machine ended.
-    """
+    """Have the person agree in a browser; `pasted` asks for the address at which one elsewhere ended."""
     from google_auth_oauthlib.flow import InstalledAppFlow
     from oauthlib.oauth2 import OAuth2Error
     from requests.exceptions import RequestException

@@ -39,49 +39,28 @@ _DAILY_QUOTA: Final = frozenset({"quotaExceeded", "dailyLimitExceeded"})
 _QUOTA: Final = _DAILY_QUOTA | {"rateLimitExceeded", "userRateLimitExceeded"}
 # Raised before a single byte of the request was sent.
 NOTHING_SENT: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-    httpx2.LocalProtocolError,
-)
+    httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
+    httpx2.ProxyError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError,
+)  # fmt: skip
 
 Json = dict[str, Any]
 
 _ANY: Final[frozenset[str]] = frozenset()
 # Statuses, reasons of which one must be given (`_ANY`: or none), error, message and remedy: the first row that fits counts.
-_REFUSALS: Final[
-    tuple[tuple[Container[int], frozenset[str], type[PostroomError], str, str], ...]
-] = (
+_Refusal = tuple[Container[int], frozenset[str], type[PostroomError], str, str]
+_REFUSALS: Final[tuple[_Refusal, ...]] = (
     ({401}, _ANY, AuthRequired, "Gmail does not accept the token", "{sign_in}"),
-    (
-        {403},
-        frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}),
-        AuthRequired,
-        "Your sign-in does not allow this",
-        "{sign_in} `--scopes modify` allows all that Postroom can do.",
-    ),
-    (
-        {403},
-        frozenset({"accessNotConfigured", "SERVICE_DISABLED"}),
-        Denied,
-        "The Gmail API is not enabled for your app",
-        "Enable it in Google's console: docs/gmail.md shows where.",
-    ),
-    (
-        {403},
-        _ANY,
-        Denied,
-        "Gmail forbids this{detail}",
-        "Ask whoever looks after the account's domain.",
-    ),
+    ({403}, frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}), AuthRequired,
+     "Your sign-in does not allow this", "{sign_in} `--scopes modify` allows all that Postroom can do."),
+    ({403}, frozenset({"accessNotConfigured", "SERVICE_DISABLED"}), Denied,
+     "The Gmail API is not enabled for your app", "Enable it in Google's console: docs/gmail.md shows where."),
+    ({403}, _ANY, Denied, "Gmail forbids this{detail}", "Ask whoever looks after the account's domain."),
     ({404}, _ANY, NotFound, "Gmail has no such thing", "Search for it again."),
     ({409, 412}, _ANY, Conflict, "Gmail refuses{detail}", "Read it again, then decide."),
     (TIMED_OUT, _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
     (range(400, 500), _ANY, Invalid, "Gmail refuses{cause}", "Change the request."),
     (range(1000), _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
-)
+)  # fmt: skip
 
 
 def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomError:
@@ -210,10 +189,7 @@ def decode_batch(response: httpx2.Response, count: int) -> list[httpx2.Response]
 
 
 def encode_body(path: str, body: Json | None, raw: bytes) -> RequestBody:
-    """Return the body of a request, whose message (`message`, or the body itself) has the bytes `raw`.
-
-    Long ones are uploaded: the JSON and the mail as two parts.
-    """
+    """Return the body of a request, whose message has the bytes `raw`: in the JSON, or as a part of its own if long."""
     if body is None:
         return RequestBody(path)
     if len(raw) <= INLINE:

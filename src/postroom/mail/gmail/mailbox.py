@@ -379,8 +379,7 @@ def open_gmail(
 ) -> GmailMailbox:
     """Return the mailbox of a Gmail account; no request is made yet.
 
-    `tokens` and `clients` are files in the order of search, `account` is the name that remedies mention. `transport`
-    replaces HTTP.
+    `tokens` and `clients` are files in the order of search; remedies name the `account`; `transport` replaces HTTP.
     """
     store = TokenStore(tokens, clients, token_uri, now, sign_in_remedy(account))
     api = GmailApi(endpoint, store, now=now, pause=pause, chance=random.random, transport=transport)

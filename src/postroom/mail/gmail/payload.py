@@ -159,10 +159,7 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
 
 
 def _head(payload: Json, content_type: str = "") -> bytes:
-    """Return a part's headers without its transfer encoding, with another type if one is given.
-
-    No value can end the headers or begin another one.
-    """
+    """Return a part's headers without its transfer encoding, each on one line, with another type if one is given."""
     replaced = {"content-transfer-encoding", "content-type" if content_type else ""}
     lines = []
     for header in object_list(payload, "headers"):

@@ -3,9 +3,8 @@
 Google replaces the Message-ID that it is given, and its search lags, so not finding a letter proves nothing. A draft
 does: sending consumes it, once. The letter is first stored as a draft, whose id the desk keeps. `drafts.send` carries the
 approved bytes again, in case somebody changed the draft. After a lost answer, a draft that is still there proves that
-nothing was sent; the next try uses the same draft, so that if the first request is carried out late, one of the two finds
-it gone. If it is gone, the sent mail is looked for by its header: in the history since, among the newest under Sent, and
-in its conversation.
+nothing was sent; the next try uses it again, so that of two requests one finds it gone. If it is gone, the sent mail is
+looked for by its header: in the history since, among the newest under Sent, and in its conversation.
 
 With `by_draft` false the letter is sent by one `messages.send`; a lost answer is then resolved only by finding the mail.
 """
@@ -30,11 +29,9 @@ ID_HEADERS: Final = ("Message-ID", "X-Google-Original-Message-ID")
 MAX_PAGES: Final = 200  # of history, and of drafts
 NEWEST: Final = 50  # sent mails, or drafts, that are searched
 HISTORY_KINDS: Final = {
-    "messagesAdded": "added",
-    "labelsAdded": "relabelled",
-    "labelsRemoved": "relabelled",
-    "messagesDeleted": "removed",
-}
+    "messagesAdded": "added", "labelsAdded": "relabelled",
+    "labelsRemoved": "relabelled", "messagesDeleted": "removed",
+}  # fmt: skip
 
 
 class GmailSender:

@@ -1,14 +1,13 @@
 """What the embedded mailbox stores: rows, threads, labels and the index, and how a query becomes one FTS5 expression.
 
-A search, newest first, must not take longer for a common word than for a rare one. Two choices achieve
-that. A mail's row id *is* its date (seconds, then a slot within the second), so FTS5 walks its
-lists from the newest mail down and stops at the limit, in whatever order mails arrived. And all
-that a query can ask for, labels and flags included, is a token of the same index, so that FTS5
+A search, newest first, must not take longer for a common word than for a rare one. A mail's row id *is* its date (seconds,
+then a slot within the second), so FTS5 walks its lists from the newest mail down and stops at the limit, in whatever order
+mails arrived. And all that a query can ask for, labels and flags included, is a token of the same index, so that FTS5
 intersects the lists itself instead of looking rows up one by one.
 
-The index keeps no text (it is contentless) and gets its tokens ready-made from `core.text.words`;
-FTS5's own `ascii` tokenizer only splits them at the spaces. A label is added or removed by adding
-or removing its token alone: to FTS5 that is another small document under the same row id.
+The index keeps no text (it is contentless) and gets its tokens ready-made from `core.text.words`; FTS5's own `ascii`
+tokenizer only splits them at the spaces. A label is added or removed by adding or removing its token alone: to FTS5 that
+is another small document under the same row id.
 """
 
 from __future__ import annotations
@@ -63,21 +62,13 @@ LAST_SECOND = 253_402_300_799  # the end of the year 9999
 
 _ALL = "·all"
 _PREFIX = {
-    Field.FROM: "f·",
-    Field.TO: "t·",
-    Field.CC: "c·",
-    Field.BCC: "b·",
-    Field.SUBJECT: "s·",
-    Field.FILENAME: "n·",
-    Field.LIST: "l·",
-    Field.DELIVEREDTO: "d·",
-}
+    Field.FROM: "f·", Field.TO: "t·", Field.CC: "c·", Field.BCC: "b·",
+    Field.SUBJECT: "s·", Field.FILENAME: "n·", Field.LIST: "l·", Field.DELIVEREDTO: "d·",
+}  # fmt: skip
 _FACTS = {
-    Fact.EVERYTHING: _ALL,
-    Fact.ANYWHERE: _ALL,
-    Fact.ATTACHMENT: "·attachment",
-    Fact.USERLABELS: "·userlabels",
-}
+    Fact.EVERYTHING: _ALL, Fact.ANYWHERE: _ALL,
+    Fact.ATTACHMENT: "·attachment", Fact.USERLABELS: "·userlabels",
+}  # fmt: skip
 _COLUMNS = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
 WORD_COLUMNS = "body, subject, sender, recipient, cc, bcc, files, marks"
 
@@ -255,10 +246,8 @@ def _join_thread(
     """Return the thread of a new mail, and record the ids of the mail and its ancestors under that thread.
 
     The mail joins `known_thread`, or without one the thread of its nearest ancestor that is known. If mails that came
-    earlier name this mail as their ancestor, their thread and that one are merged, under the smaller number. A mail
-    with neither begins a thread with its row as number; no row is ever used twice.
-
-    Threads of two ancestors are not merged: otherwise a stranger who knows two ids could join a person's conversations.
+    earlier name this mail as their ancestor, their thread and that one are merged, under the smaller number. Threads of
+    two ancestors are not merged: otherwise a stranger who knows two ids could join a person's conversations.
     """
     own_id = short_hash(item.message_id) if item.message_id else None
     ancestors = (_thread_by_id(connection, id) for id in item.ancestors)
@@ -346,10 +335,7 @@ SqlCondition = tuple[str, list[object]]  # on the table `word`, with the values 
 
 
 def compile_query(query: Query, context: QueryContext) -> SqlCondition:
-    """Return the SQL condition for the mails that match a query.
-
-    The parts of an AND at the top that the index can answer go to FTS5 in one expression, which is fastest.
-    """
+    """Return the SQL condition for the mails that match a query; what the index can answer is one expression."""
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
     indexed = [part for part in parts if _is_indexed(part)]

@@ -167,10 +167,9 @@ class LocalMailbox:
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
     ) -> Iterator[ImportCount]:
-        """Store many mails, parsed by worker processes; yield the count of each transaction.
+        """Store many mails, parsed by worker processes (one per core); yield the count of each transaction.
 
-        By default there is one worker per core. If there are few mails, or `workers` is 0, this process parses them.
-        Mails are stored in the order of the chunks, so that the result does not depend on the workers.
+        If there are few mails, or `workers` is 0, this process parses them. The result does not depend on the workers.
         """
         source = iter(chunks)
         first = list(islice(source, FEW_CHUNKS))
@@ -290,10 +289,7 @@ class LocalMailbox:
         return False
 
     def send(self, letter: Letter, wire: bytes, proof: str = "") -> Accepted:
-        """Store the mail under Sent, and in the mailboxes of local recipients; raise `Conflict` if it was sent before.
-
-        The mail counts as sent once the transaction is committed, which also records it in the table `sent`.
-        """
+        """Store the mail under Sent, and in the mailboxes of local recipients; raise `Conflict` if it was sent before."""
         _refuse_foreign(proof)
         own = {address.key for address in self._addresses}
         recipients = {address.key for address in letter.envelope}

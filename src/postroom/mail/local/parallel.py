@@ -31,8 +31,7 @@ def parse_batches(
 ) -> Generator[tuple[int, list[ParsedMail]]]:
     """Yield batches of parsed mails, each for one transaction, in the order of the chunks.
 
-    `offered` are pairs: the number of mails that were read, and the chunk of those that are new. Each batch comes with
-    the sum of its numbers.
+    A chunk of new mails comes with the number of mails that were read for it, and a batch with the sum of these.
     """
     batch: list[ParsedMail] = []
     count = size = 0
