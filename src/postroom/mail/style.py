@@ -84,10 +84,10 @@ class TextStyle:
     @cached_property
     def hidden(self) -> bool:
         """Whether a person who looks at the page would not see text here."""
-        known = self.colour and self.background
-        if self.removed or self.hidden_by or self.size < SMALLEST or not known:
+        if self.removed or self.hidden_by or not (self.colour and self.background):
             return True
-        return any(_is_alike(ink, ground) for ink, ground in product(self.colour, self.background))
+        pairs = product(self.colour, self.background)
+        return self.size < SMALLEST or any(_is_alike(ink, ground) for ink, ground in pairs)
 
     def inside(self, tag: str, declared: Declared) -> TextStyle:
         inline = tag in WORDS["inline"]

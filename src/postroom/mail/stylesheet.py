@@ -97,8 +97,8 @@ class StyleSheets:
             elif keyword not in _CONDITIONAL:
                 continue
             if holds is not False and node.content:
-                inside = parse_blocks_contents(node.content)
-                self._add_nodes(inside, inner, sure=sure and bool(holds), depth=depth + 1)
+                nested = parse_blocks_contents(node.content)
+                self._add_nodes(nested, inner, sure=sure and bool(holds), depth=depth + 1)
 
     def _add_rule(self, selectors: list[_Selector], declared: Ranked, *, sure: bool) -> None:
         self._order += 1

@@ -167,8 +167,9 @@ class GmailMailbox(GmailSender):
         how = {"fields": payload.SUMMARY, "format": "metadata"}
         rows, headers = object_list(found, "messages"), payload.SUMMARY_HEADERS
         paths = [_path(id_field(row), **how, metadataHeaders=headers) for row in rows]
-        mails = self._api.get_many(paths)
-        items = tuple(payload.summary(mail, self._label_names(mail)) for mail in mails)
+        items = tuple(
+            payload.summary(mail, self._label_names(mail)) for mail in self._api.get_many(paths)
+        )
         if len(self._sizes) > CACHED_SIZES:
             self._sizes.clear()
         self._sizes.update((item.id, item.size) for item in items)
@@ -188,9 +189,10 @@ class GmailMailbox(GmailSender):
             except NotFound:
                 mail = self._api.get(_path(id, format="minimal", fields="threadId"))
                 found = self._api.get(f"{USER}/threads/{id_field(mail, 'threadId')}", **how)
-            rows = object_list(found, "messages")
-            sizes = {id_field(row): number_field(row, "sizeEstimate") for row in rows}
-            paths = [_path(mail, **_format(size)) for mail, size in sizes.items()]
+            paths = [
+                _path(id_field(row), **_format(number_field(row, "sizeEstimate")))
+                for row in object_list(found, "messages")
+            ]
             items = self._api.get_many(paths)
         mails = [payload.message(item, self._label_names(item)) for item in items]
         if not mails:

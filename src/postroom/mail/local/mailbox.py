@@ -161,8 +161,8 @@ class LocalMailbox:
             return index.relabel(connection, id, add, remove)
 
     def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
-        new = self._new_mails(arrivals)
-        return self._store([index.parse_mail(mail, self._now()) for mail in new], len(arrivals))
+        parsed = [index.parse_mail(mail, self._now()) for mail in self._new_mails(arrivals)]
+        return self._store(parsed, len(arrivals))
 
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
@@ -293,7 +293,7 @@ class LocalMailbox:
         _refuse_foreign(proof)
         own = {address.key for address in self._addresses}
         recipients = {address.key for address in letter.envelope}
-        labels = frozenset({SENT, *({INBOX, UNREAD} if recipients & own else ())})
+        labels = frozenset({SENT, INBOX, UNREAD} if recipients & own else {SENT})
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM sent WHERE letter = ?", [letter.id]).fetchone():
                 raise Conflict(
@@ -320,8 +320,8 @@ class LocalMailbox:
         return False
 
     def _accepted(self, row: int) -> Accepted:
-        found = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
-        return Accepted(id_of(row), id_of(found[0] if found else row))
+        ((thread,),) = self._database.rows("SELECT thread FROM message WHERE id = ?", [row])
+        return Accepted(id_of(row), id_of(thread))
 
     def _deliver(self) -> None:
         """Store sent mails in the mailboxes of local neighbours; a failed delivery is tried again at the next call."""
@@ -338,11 +338,9 @@ class LocalMailbox:
                 # A mailbox stores the same bytes only once, so a second delivery after a crash does no harm.
                 with closing(LocalMailbox(place, (), now=self._now, zone=self._zone)) as neighbour:
                     neighbour.add_mails([arrival])
+                delivered = "DELETE FROM outgoing WHERE letter = ? AND recipient = ?"
                 with self._database.write() as connection:
-                    connection.execute(
-                        "DELETE FROM outgoing WHERE letter = ? AND recipient = ?",
-                        [letter, recipient],
-                    )
+                    connection.execute(delivered, [letter, recipient])
 
 
 def _refuse_foreign(proof: str) -> None:
