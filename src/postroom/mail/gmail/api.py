@@ -25,21 +25,8 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.mail.gmail.formats import (
-    NOTHING_SENT,
-    TIMED_OUT,
-    Json,
-    RequestBody,
-    decode_batch,
-    decode_stream,
-    encode_batch,
-    encode_body,
-    error_object,
-    is_certificate_error,
-    json_object,
-    refusal,
-    unreachable,
-)
+from postroom.mail.gmail import formats
+from postroom.mail.gmail.formats import Json, RequestBody, encode_body, json_object, unreachable
 from postroom.mail.gmail.oauth import TokenStore
 
 RETRIES: Final = 3
@@ -64,13 +51,11 @@ class GmailApi:
         endpoint: str,
         tokens: TokenStore,
         *,
-        now: Callable[[], float],
         pause: Callable[[float], None],
         chance: Callable[[], float],
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self.tokens = tokens
-        self._now = now
         self._pause = pause
         self._chance = chance
         self._has_batches = True
@@ -100,14 +85,18 @@ class GmailApi:
         request = self._request(method, encode_body(path, body, raw), token)
         try:
             response = self._send(request)
-        except NOTHING_SENT as error:
+        except formats.NOTHING_SENT as error:
             raise unreachable(error) from error
         except httpx2.RequestError as error:
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
             raise Uncertain(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
-        # Only an error that Gmail itself wrote is a refusal; a proxy knows nothing.
-        refused = 400 <= status < 500 and status not in TIMED_OUT and error_object(response.content)
+        # Only an error that Gmail itself wrote is a formats.refusal; a proxy knows nothing.
+        refused = (
+            400 <= status < 500
+            and status not in formats.TIMED_OUT
+            and formats.error_object(response.content)
+        )
         if status >= 300 and not refused:
             failed = f"Gmail failed ({status}) and may have done it nevertheless"
             raise Uncertain(failed, remedy=_CHECK_FIRST)
@@ -145,7 +134,7 @@ class GmailApi:
         body = RequestBody(with_query(path, fields=key, **params))
         response = self._call("GET", body, lambda response: response, stream=True)
         try:
-            yield from decode_stream(response.iter_bytes(CHUNK), key)
+            yield from formats.decode_stream(response.iter_bytes(CHUNK), key)
         except httpx2.RequestError as error:
             raise unreachable(error) from error
         finally:
@@ -173,7 +162,7 @@ class GmailApi:
 
     def _check(self, response: httpx2.Response) -> None:
         if response.status_code >= 300:
-            raise refusal(response, now=self._now(), sign_in=self.tokens.remedy)
+            raise formats.refusal(response, now=self.tokens.now(), sign_in=self.tokens.remedy)
 
     def _exchange(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
         try:
@@ -210,7 +199,7 @@ class GmailApi:
                 return attempt()
             except (Limited, Unavailable) as error:
                 wait = error.seconds if isinstance(error, Limited) else 0.0
-                if wait > PATIENCE or self._http.is_closed or is_certificate_error(error):
+                if wait > PATIENCE or self._http.is_closed or formats.is_certificate_error(error):
                     raise
                 self._pause(max(wait, self._backoff(turn)))
         return attempt()
@@ -248,13 +237,13 @@ class GmailApi:
 
     def _get_batch(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         def read(response: httpx2.Response) -> list[Json | PostroomError]:
-            answers = decode_batch(response, len(paths))
+            answers = formats.decode_batch(response, len(paths))
             for answer in answers:
                 if answer.status_code == 401:  # so that the batch is sent again with a new token
                     self._check(answer)
             return [self._read_or_error(answer) for answer in answers]
 
-        return self._call("POST", encode_batch(paths), read)
+        return self._call("POST", formats.encode_batch(paths), read)
 
     def _read_or_error(self, response: httpx2.Response) -> Json | PostroomError:
         try:

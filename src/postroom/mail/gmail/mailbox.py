@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -23,12 +24,12 @@ from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SYSTEM_LABELS, Message, Thread, label_key, system_label
+from postroom.core.values import dataclass
 from postroom.mail import mime
-from postroom.mail.gmail import payload
+from postroom.mail.gmail import formats
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json, object_field
+from postroom.mail.gmail.formats import Json, id_field, number_field, object_field, object_list
 from postroom.mail.gmail.oauth import TokenStore, sign_in_remedy
-from postroom.mail.gmail.payload import LARGE, id_field, number_field, object_list, text_field
 from postroom.mail.gmail.sending import (
     GmailSender,
     changes_since,
@@ -61,14 +62,14 @@ _LABEL_IDS: Final = {"CATEGORY_PRIMARY": "CATEGORY_PERSONAL"}
 _LABEL_NAMES: Final = {id: name for name, id in _LABEL_IDS.items()}
 
 
+@dataclass(slots=True)
 class LabelCache:
     """The account's labels, fetched as seldom as possible."""
 
-    def __init__(self, api: GmailApi, now: Callable[[], float]) -> None:
-        self._api = api
-        self._now = now
-        self._own: dict[str, str] = {}  # id → name, of the person's own
-        self._fetched = -LABEL_SECONDS
+    _api: GmailApi
+    _now: Callable[[], float]
+    _own: dict[str, str] = field(default_factory=dict)  # id → name, of the person's own
+    _fetched: float = -LABEL_SECONDS
 
     @property
     def _is_stale(self) -> bool:
@@ -76,7 +77,7 @@ class LabelCache:
 
     def _fetch(self) -> None:
         rows = object_list(self._api.get(LABELS, fields="labels(id,name,type)"), "labels")
-        names = {text_field(row, "id"): text_field(row, "name") for row in rows}
+        names = {formats.text_field(row, "id"): formats.text_field(row, "name") for row in rows}
         # Replaced as a whole: other threads read it meanwhile.
         self._own = {id: name for id, name in names.items() if not _system_name(id)}
         self._fetched = self._now()
@@ -112,8 +113,8 @@ class LabelCache:
             if found := self.find(name):
                 return found
             raise
-        id = text_field(made, "id")
-        self._own = {**self._own, id: text_field(made, "name")}
+        id = formats.text_field(made, "id")
+        self._own = {**self._own, id: formats.text_field(made, "name")}
         return id
 
 
@@ -164,11 +165,11 @@ class GmailMailbox(GmailSender):
             )
         except Invalid as refused:
             raise invalid_cursor() if cursor else refused from refused
-        how = {"fields": payload.SUMMARY, "format": "metadata"}
-        rows, headers = object_list(found, "messages"), payload.SUMMARY_HEADERS
+        how = {"fields": formats.SUMMARY, "format": "metadata"}
+        rows, headers = object_list(found, "messages"), formats.SUMMARY_HEADERS
         paths = [_path(id_field(row), **how, metadataHeaders=headers) for row in rows]
         items = tuple(
-            payload.summary(mail, self._label_names(mail)) for mail in self._api.get_many(paths)
+            formats.summary(mail, self._label_names(mail)) for mail in self._api.get_many(paths)
         )
         if len(self._sizes) > CACHED_SIZES:
             self._sizes.clear()
@@ -179,7 +180,7 @@ class GmailMailbox(GmailSender):
     def message(self, id: str) -> Message:
         with _naming("Message", id):
             found = self._api.get(_path(id, **_format(self._size(id))))
-        return payload.message(found, self._label_names(found))
+        return formats.message(found, self._label_names(found))
 
     def thread(self, id: str) -> Thread:
         how = {"format": "minimal", "fields": "id,messages(id,sizeEstimate)"}
@@ -194,7 +195,7 @@ class GmailMailbox(GmailSender):
                 for row in object_list(found, "messages")
             ]
             items = self._api.get_many(paths)
-        mails = [payload.message(item, self._label_names(item)) for item in items]
+        mails = [formats.message(item, self._label_names(item)) for item in items]
         if not mails:
             raise not_found("Thread", id)
         mails.sort(key=lambda mail: mail.date)
@@ -207,21 +208,21 @@ class GmailMailbox(GmailSender):
     def attachment(self, id: str, part: str) -> AttachmentStream:
         with _naming("Message", id):
             size = self._size(id)
-        if size <= LARGE:
+        if size <= formats.LARGE:
             return AttachmentStream.of(mime.attachment(self.raw(id), part))
         found = self._api.get(_path(id, **_format(size)))
-        for file in payload.message(found, frozenset()).mail.attachments:
+        for file in formats.message(found, frozenset()).mail.attachments:
             if file.part == part:
-                body = object_field(payload.parts(found["payload"])[part], "body")
+                body = object_field(formats.parts(found["payload"])[part], "body")
                 return AttachmentStream(file.name, file.type, self._pieces(id, body, file.size))
         raise no_attachment(part)
 
     def _pieces(self, id: str, body: Json, size: int) -> Iterator[bytes]:
         """Yield the bytes of a file as they arrive; raise `Unavailable` if some are missing."""
         if "attachmentId" not in body:
-            yield payload.bytes_field(body.get("data", ""))
+            yield formats.bytes_field(body.get("data", ""))
             return
-        file = quote(text_field(body, "attachmentId"), safe="")
+        file = quote(formats.text_field(body, "attachmentId"), safe="")
         length = 0
         for piece in self._api.stream(f"{USER}/messages/{id}/attachments/{file}", "data"):
             length += len(piece)
@@ -276,7 +277,7 @@ class GmailMailbox(GmailSender):
         return frozenset(filter(None, map(self._labels.find, labels)))
 
     def _label_names(self, answer: Json) -> frozenset[str]:
-        return self._labels.names(payload.label_ids(answer))
+        return self._labels.names(formats.label_ids(answer))
 
     def drafts(self) -> dict[str, str]:
         found = pages(self._api, f"{USER}/drafts", fields="drafts(id,message/id),nextPageToken")
@@ -332,9 +333,9 @@ def _path(id: str, **params: Value) -> str:
 
 
 def _format(size: int) -> dict[str, Value]:
-    if size > LARGE:
-        return {"format": "full", "fields": payload.PARTS}
-    return {"format": "raw", "fields": payload.WHOLE}
+    if size > formats.LARGE:
+        return {"format": "full", "fields": formats.PARTS}
+    return {"format": "raw", "fields": formats.WHOLE}
 
 
 def _address(row: Json) -> Address | None:
@@ -359,7 +360,7 @@ def _notes(query: str) -> tuple[str, ...]:
 @contextmanager
 def _naming(what: str, id: str) -> Iterator[None]:
     """Check an id, and name it in the error if Gmail has no such thing."""
-    if not payload.ID.fullmatch(id):  # it becomes part of a path
+    if not formats.ID.fullmatch(id):  # it becomes part of a path
         raise not_found(what, id)
     try:
         yield
@@ -384,5 +385,5 @@ def open_gmail(
     `tokens` and `clients` are files in the order of search; remedies name the `account`; `transport` replaces HTTP.
     """
     store = TokenStore(tokens, clients, token_uri, now, sign_in_remedy(account))
-    api = GmailApi(endpoint, store, now=now, pause=pause, chance=random.random, transport=transport)
+    api = GmailApi(endpoint, store, pause=pause, chance=random.random, transport=transport)
     return GmailMailbox(api, now=now, by_draft=by_draft)

@@ -19,9 +19,9 @@ from typing import Final
 from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
+from postroom.mail.gmail import formats
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json, malformed, object_field
-from postroom.mail.gmail.payload import id_field, label_ids, number_field, object_list
+from postroom.mail.gmail.formats import Json, id_field, number_field, object_field, object_list
 from postroom.mail.mailbox import Accepted, Changes, NotSent, SendOutcome, Unproven
 
 MARK: Final = "X-Postroom-Letter"
@@ -107,7 +107,7 @@ class GmailSender:
     def _find(self, letter: Letter, history: str) -> Accepted | None:
         for ids in self._candidates(letter.thread, history):
             for mail in self._with_mark(ids, letter):
-                labels = label_ids(mail)
+                labels = formats.label_ids(mail)
                 if SENT in labels and DRAFT not in labels:
                     return Accepted(id_field(mail), id_field(mail, "threadId"))
         return None
@@ -199,4 +199,4 @@ def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:
 def _history_id(answer: Json) -> str:
     if id := number_field(answer, "historyId"):
         return str(id)
-    raise malformed("lacks its historyId")
+    raise formats.malformed("lacks its historyId")
