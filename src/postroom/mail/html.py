@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import field
 from html import unescape
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
+from postroom.core.text import CleanText
 from postroom.core.values import dataclass
 from postroom.mail.style import Declared, TextStyle, covered_by
 from postroom.mail.stylesheet import StyledElement, StyleSheets
@@ -62,22 +63,15 @@ _ENDED_BY: Final = {
 }
 
 
-class Rendered(NamedTuple):
-    """The readable text of a page, and how many characters of it a person would not see."""
-
-    text: str
-    hidden: int
-
-
-def render(source: str) -> Rendered:
-    """Return a page as readable text; nothing that it refers to is fetched."""
+def render(source: str) -> CleanText:
+    """Return a page as readable text without what a person would not see; nothing that it refers to is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
     styles, implied = _find_styles(source) if re.search("(?i)<style", source) else ([], [])
     sheets = StyleSheets(styles)
     page = _read_page(source, sheets, implied, set())
     if page.covered:
         page = _read_page(source, sheets, implied, page.covered)
-    return Rendered(page.finish(), page.hidden)
+    return CleanText(page.finish(), page.hidden)
 
 
 def _find_styles(source: str) -> tuple[list[tuple[str, str]], list[str]]:

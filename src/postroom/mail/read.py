@@ -400,7 +400,7 @@ def _render(html: str, findings: Findings) -> str:
     from postroom.mail.html import render
 
     rendered = render(html)
-    findings.hidden += rendered.hidden
+    findings.hidden += rendered.removed
     return findings.clean_block(rendered.text)
 
 

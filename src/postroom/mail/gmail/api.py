@@ -91,7 +91,7 @@ class GmailApi:
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
             raise Uncertain(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
-        # Only an error that Gmail itself wrote is a formats.refusal; a proxy knows nothing.
+        # Only an error that Gmail itself wrote is a refusal; a proxy knows nothing.
         refused = (
             400 <= status < 500
             and status not in formats.TIMED_OUT
@@ -107,7 +107,6 @@ class GmailApi:
             renewed = Unavailable(why, remedy="Try again.")
             renewed.status = status
             raise renewed
-        self._check(response)
         try:
             return self._read(response)
         except Unavailable as garbled:
@@ -237,11 +236,7 @@ class GmailApi:
 
     def _get_batch(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         def read(response: httpx2.Response) -> list[Json | PostroomError]:
-            answers = formats.decode_batch(response, len(paths))
-            for answer in answers:
-                if answer.status_code == 401:  # so that the batch is sent again with a new token
-                    self._check(answer)
-            return [self._read_or_error(answer) for answer in answers]
+            return [self._read_or_error(one) for one in formats.decode_batch(response, len(paths))]
 
         return self._call("POST", formats.encode_batch(paths), read)
 
@@ -249,6 +244,8 @@ class GmailApi:
         try:
             return self._read(response)
         except PostroomError as error:
+            if error.status == 401:  # the batch is sent again with a new token
+                raise
             return error
 
 
