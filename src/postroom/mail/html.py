@@ -18,11 +18,10 @@ from urllib.parse import quote
 
 from postroom.core.text import CleanText
 from postroom.core.values import dataclass
+from postroom.mail.read import MAX_HTML, MAX_TEXT
 from postroom.mail.style import Declared, TextStyle, covered_by
 from postroom.mail.stylesheet import StyledElement, StyleSheets
 
-MAX_HTML: Final = 1_000_000  # characters of a page that are read
-MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
 MAX_DEPTH: Final = 128  # open elements; what is nested deeper counts to the one above it
 MAX_INDENT: Final = 8  # quotations in quotations, lists in lists
 MAX_CARRIED: Final = 8  # formatting elements that go on behind their block; first those that hide

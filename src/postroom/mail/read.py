@@ -56,7 +56,7 @@ _EXTENSIONS: Final[dict[str, str]] = json.loads(  # of file names, for files wit
     Path(__file__).with_name("file_types.json").read_text("utf-8")
 )
 _TEXT_TYPES: Final = frozenset(
-    {"text/plain", "text/markdown", "text/enriched", "text/richtext", "text/html"}
+    "text/plain text/markdown text/enriched text/richtext text/html".split()
 )
 
 

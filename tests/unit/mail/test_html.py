@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.mail import html
-from postroom.mail.html import MAX_TEXT
+from postroom.mail.read import MAX_TEXT
 from postroom.mail.stylesheet import MAX_STYLES, MAX_TESTS, StyleSheets
 from tests.cases import for_each
 from tests.conftest import size

@@ -59,7 +59,7 @@ LABELS: Final = f"{USER}/labels"
 
 # Where Gmail's id of a system label is not its name here.
 _LABEL_IDS: Final = {"CATEGORY_PRIMARY": "CATEGORY_PERSONAL"}
-_LABEL_NAMES: Final = {id: name for name, id in _LABEL_IDS.items()}
+_LABEL_NAMES: Final = {_LABEL_IDS.get(name, name): name for name in SYSTEM_LABELS}
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class LabelCache:
         rows = object_list(self._api.get(LABELS, fields="labels(id,name,type)"), "labels")
         names = {formats.text_field(row, "id"): formats.text_field(row, "name") for row in rows}
         # Replaced as a whole: other threads read it meanwhile.
-        self._own = {id: name for id, name in names.items() if not _system_name(id)}
+        self._own = {id: name for id, name in names.items() if id not in _LABEL_NAMES}
         self._fetched = self._now()
 
     def all(self) -> tuple[str, ...]:
@@ -89,10 +89,10 @@ class LabelCache:
     def names(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the names of these labels; an unknown one keeps its id."""
         wanted = frozenset(ids)
-        own = {id for id in wanted if not _system_name(id)}
+        own = wanted - _LABEL_NAMES.keys()
         if own and (self._is_stale or own - self._own.keys()):
             self._fetch()
-        return frozenset(_system_name(id) or self._own.get(id, id) for id in wanted)
+        return frozenset(_LABEL_NAMES.get(id) or self._own.get(id, id) for id in wanted)
 
     def find(self, name: str) -> str | None:
         if known := system_label(name):
@@ -116,12 +116,6 @@ class LabelCache:
         id = formats.text_field(made, "id")
         self._own = {**self._own, id: formats.text_field(made, "name")}
         return id
-
-
-def _system_name(id: str) -> str:
-    """Return the name of a system label by its id; empty for a label of the person's own."""
-    name = _LABEL_NAMES.get(id, id)
-    return name if name in SYSTEM_LABELS else ""
 
 
 class GmailMailbox(GmailSender):
