@@ -56,7 +56,6 @@ codecs.register_error("postroom-mend", _mend)
 
 @lru_cache(maxsize=256)
 def _codec(charset: str) -> str:
-    """Return the codec for the name of a charset; empty if mail has no such charset."""
     name = charset.strip().strip("\"'").lower()
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.:()+-]{0,39}", name):
         return ""

@@ -169,7 +169,6 @@ class _Lines:
         self._gap = 0
 
     def put(self, words: str, top: _Element, *, raw: bool = False) -> None:
-        """Write words into the current line, after what separates them from those before."""
         if not words:
             return
         if not self._line:

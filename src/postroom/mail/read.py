@@ -114,7 +114,6 @@ def _read_parts(raw: bytes, findings: Findings) -> tuple[bytes, MailPart]:
 
 
 def _read_part(raw: bytes, path: str, span: Span, usual: str, findings: Findings) -> MailPart:
-    """Return the part in this span of the mail; one that declares no type has the usual one."""
     fields, start = read_fields(raw, *span, findings, first=not path)
     for name in _ONCE:
         if len(fields.get(name, ())) > 1:
@@ -231,8 +230,6 @@ class _Body(NamedTuple):
 
 @dataclass(slots=True)
 class _BodyReader:
-    """A mail whose texts and files are being collected."""
-
     raw: bytes
     root: MailPart
     findings: Findings

@@ -49,14 +49,13 @@ PATTERNS: Final = {
 }
 
 
-def _properties(table: str) -> dict[str, re.Pattern[str]]:
-    """Return the properties of a table with the values that are harmless."""
+def _harmless_values(table: str) -> dict[str, re.Pattern[str]]:
     always = "|initial|unset" if table == "joint" else "|initial|unset|inherit"
     rows = _TABLES[table].items()
     return {n: re.compile(f"(?:{text}){always}") for names, text in rows for n in names.split()}
 
 
-_BOX, _INHERITED, _JOINT = (_properties(table) for table in ("box", "inherited", "joint"))
+_BOX, _INHERITED, _JOINT = (_harmless_values(table) for table in ("box", "inherited", "joint"))
 _HARMLESS: Final = _BOX | _INHERITED | _JOINT
 _TEXT_LENGTHS: Final[dict[str, tuple[float, float]]] = _TABLES["text_lengths"]
 _SYNONYMS: Final[dict[str, str]] = _TABLES["synonyms"]
@@ -130,7 +129,6 @@ def _pixels(declared: Declared, name: str, default: float = 0.0) -> float:
 
 
 def _is_removed(tag: str, declared: Declared) -> bool:
-    """Whether nothing inside can be seen, whatever it declares itself."""
     clips = bool(declared.get("overflow"))
     cell = tag in WORDS["table_parts"] and "shown" not in declared
     for name, value in declared.items():

@@ -180,7 +180,6 @@ def _declarations(nodes: Iterable[Node]) -> Ranked:
 
 
 def _hints(tag: str, attributes: Attributes) -> Iterator[tuple[str, Value]]:
-    """Yield what the tag and older attributes declare."""
     embedded = PATTERNS["embedded"]
     closed = tag in {"details", "dialog"} and "open" not in attributes
     sheet = tag == "link" and embedded.match(attributes.get("href", ""))

@@ -222,7 +222,6 @@ def write_json(file: Path, content: Fields) -> None:
 
 
 def set_aside(file: Path) -> Path:
-    """Rename a token's file so that it is not used again, and return its new name."""
     names = (f"{file.name}.revoked{f'-{number}' if number > 1 else ''}" for number in count(1))
     place = next(path for path in map(file.with_name, names) if not path.exists())
     with suppress(FileNotFoundError):

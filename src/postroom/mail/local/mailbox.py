@@ -191,7 +191,6 @@ class LocalMailbox:
         return [mail for hash, mail in by_hash.items() if not self._database.row(known, [hash])]
 
     def _store(self, parsed: Sequence[ParsedMail], offered: int) -> ImportCount:
-        """Store mails in one transaction; `offered` is their number with those that were stored before."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             added = len(index.store(connection, parsed))

@@ -53,7 +53,7 @@ def _core_count() -> int:
 def _parse_chunks(
     offered: Iterable[tuple[int, Chunk]], workers: int, now: float
 ) -> Iterator[tuple[int, list[ParsedMail]]]:
-    # Yield for each chunk its number and its parsed mails, in order, while the workers parse the next chunks.
+    # Yields in order, while the workers parse the next chunks.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     waiting: deque[tuple[int, Chunk, Future[list[ParsedMail]]]] = deque()
 
