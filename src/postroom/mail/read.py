@@ -416,7 +416,9 @@ def _is_contradicted(body: _Body, findings: Findings) -> bool:
 
 
 def _parties(root: MailPart, name: bytes, findings: Findings) -> tuple[Party, ...]:
-    values = root.fields.get(name, [])
+    values = root.fields.get(name)
+    if not values:
+        return ()
     if len(values) > 1:
         findings.note(f"There are several {name.decode().title()} headers")
     return headers.parties(", ".join(headers.text(value) for value in values[:20]), findings)
