@@ -31,14 +31,12 @@ SECTION: Final = 50  # characters of one section of a long parameter, RFC 2231 s
 _FOLD: Final = "\r\n "
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _WORDS: Final = re.compile(r"[!-~]{1,68}(?: [!-~]{1,68})*")
-_SPEC: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]+")
-_ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_ATEXT: Final = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"  # RFC 5322 section 3.2.3
 # What a mailbox file, a gateway or a boundary of ours would change or mistake.
 _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79}")
 
 
 def build_mail(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
-    """Return the letter as the bytes to send; `bcc` says whether they name the hidden recipients."""
     head = [
         _addresses("From", (letter.sender,)),
         _addresses("To", letter.to),
@@ -75,16 +73,14 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 
 
 def _mailbox(address: Address) -> list[str]:
-    """Return an address for a header, its name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
-    if not _SPEC.fullmatch(spec):
+    if not re.fullmatch(rf"[.{_ATEXT}]+@[A-Za-z0-9.-]+", spec):
         raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
     if not name:
         return [spec]
     if len(name) <= LINE and name.isascii() and "=?" not in name:
-        if not _ATOMS.fullmatch(name):
-            name = _quoted(name)
-        return [f"{name} <{spec}>"]
+        shown = name if re.fullmatch(rf"[{_ATEXT}]+(?: [{_ATEXT}]+)*", name) else _quoted(name)
+        return [f"{shown} <{spec}>"]
     return [*_encoded(name, lead=len("Reply-To: ")), f"<{spec}>"]
 
 
@@ -96,10 +92,7 @@ def _unstructured(value: str) -> list[str]:
 
 
 def _encoded(value: str, *, lead: int) -> list[str]:
-    """Return encoded-words of whole characters (RFC 2047 section 5), in the shorter encoding.
-
-    A line with one has at most 76 characters (section 2), of which `lead` are already used in the first line.
-    """
+    """Return encoded-words (RFC 2047) of whole characters; `lead` characters of the first line are used already."""
     if _CONTROL.search(value):
         raise Invalid("A header holds a line break or a control character")
     octets, utf8 = value.encode(), Charset("utf-8")
@@ -137,8 +130,8 @@ def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
     # "=_" stands in no quoted-printable and no base64 line, and `_FRAGILE` keeps it out of others.
     mark = f"--{boundary}".encode("ascii")
     content = b"".join(mark + b"\r\n" + part + b"\r\n" for part in parts)
-    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'
-    return head.encode("ascii") + content + mark + b"--"
+    head = _header("Content-Type", [f'multipart/{kind}; boundary="{boundary}"'])
+    return head + b"\r\n" + content + mark + b"--"
 
 
 def _text(kind: str, text: str) -> bytes:
@@ -186,12 +179,10 @@ def _file(enclosure: Enclosure) -> bytes:
 
 
 def _quoted(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _sections(name: str) -> list[str]:
-    """Return a file's name in the sections of RFC 2231."""
     sections = [""]
     for octets in map(partial(quote, safe=""), name):
         if len(sections[-1]) + len(octets) > SECTION:
@@ -204,19 +195,14 @@ def _sections(name: str) -> list[str]:
     return [*lines[:-1], lines[-1].removesuffix(";")]
 
 
-# The last check: the standard library reads the bytes, which did not write them
-
+# The last check: the standard library reads the bytes, which did not write them.
 _HEADERS: Final = frozenset(
-    {
-        "from", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to",
-        "references", "x-postroom-letter", "mime-version", "content-type",
-        "content-transfer-encoding",
-    }
-)  # fmt: skip
+    "from to cc bcc reply-to subject date message-id in-reply-to references x-postroom-letter"
+    " mime-version content-type content-transfer-encoding".split()
+)
 
 
 def find_difference(letter: Letter, wire: bytes) -> str:
-    """Return how these bytes differ from the letter; an empty text if they do not."""
     mail = email.message_from_bytes(wire)
     fields = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
     if strange := [name for name in fields if name not in _HEADERS or fields.count(name) > 1]:

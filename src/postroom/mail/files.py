@@ -11,6 +11,7 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
@@ -31,29 +32,24 @@ CHUNK_BYTES = 4_000_000
 _GIVE = "Give an mbox file, a Maildir, an .eml file or a folder of them; unpack archives first."
 _FROM_LINE = re.compile(rb"From \S.*\d{4}|From \S+\r?\n|From .*@.*\r?\n")
 _HEADER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:>?From .*\s+)?[!-9;-~]{1,200}[ \t]*:")
-_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _STATUS = re.compile(rb"(?im)^(status|x-status):(.*)\n")
 # Gmail's export writes its headers before all others. Further down, the sender could have written
 # one, and a mail that calls itself sent would count as a person's own.
 _EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*\n(?:[ \t].*\n)*)")
-_MAILDIR_FLAGS = re.compile(r"(?s).*[:!;]2,(.*)")  # file systems without a colon use another sign
-_MODIFIED_UTF7 = re.compile(r"&([A-Za-z0-9+,]*)-")  # RFC 3501 section 5.1.3
+_MAILDIR_FLAGS = {"F": STARRED, "T": TRASH, "D": DRAFT}
+_MBOX_FLAGS = {"F": STARRED, "D": TRASH}  # none makes a draft: a sender could
 _LABELS: dict[str, str] = json.loads(
     Path(__file__).with_name("folder_labels.json").read_text("utf-8")
 )
 
 
 class MailSource(NamedTuple):
-    """Mail at a path, and how many bytes there are to read.
-
-    The kind is `mbox`, `maildir` (with the label of its folder), `eml`, `other` for a file that is not
-    mail, or `closed` for one that may not be read.
-    """
+    """Mail at a path."""
 
     path: Path
-    kind: str
-    size: int
-    label: str = INBOX
+    kind: str  # mbox, maildir, eml, other (a file that is no mail) or closed (it may not be read)
+    size: int  # bytes to read
+    label: str = INBOX  # of a Maildir's folder
 
 
 class FileMail(NamedTuple):
@@ -139,10 +135,10 @@ def _read_file(path: Path, labels: frozenset[str]) -> FileMail:
 def _read_maildir(source: MailSource) -> Iterator[FileMail]:
     for part in ("new", "cur"):
         for name in sorted(_maildir_files(source.path / part)):
-            found = _MAILDIR_FLAGS.fullmatch(name)
+            # File systems without a colon use another sign.
+            found = re.fullmatch(r"(?s).*[:!;]2,(.*)", name)
             flags = found[1] if found else ""
-            meanings = {"F": STARRED, "T": TRASH, "D": DRAFT}
-            labels = _labels(flags, meanings, source.label, is_read="S" in flags)
+            labels = _labels(flags, _MAILDIR_FLAGS, source.label, is_read="S" in flags)
             yield _read_file(source.path / part / name, labels)
 
 
@@ -167,25 +163,21 @@ def _maildir_label(top: Path, folder: Path) -> str:
     path = folder.name if folder.name.startswith(".") else ""
     if (top / "cur").is_dir() and folder != top:
         path = folder.relative_to(top).as_posix()
-    name = one_line(_MODIFIED_UTF7.sub(_decode_utf7, path.removeprefix(".").replace(".", "/")))
+    path = path.removeprefix(".").replace(".", "/")
+    name = one_line(re.sub(r"&([A-Za-z0-9+,]*)-", _decode_utf7, path))
     return _LABELS.get(name.casefold(), name) if name else INBOX
 
 
 def _decode_utf7(found: re.Match[str]) -> str:
-    packed = found[1].replace(",", "/")
-    if not packed:
-        return "&"
-    try:
-        return b64decode(packed + "=" * (-len(packed) % 4)).decode("utf-16-be")
-    except ValueError:
-        return found[0]
+    packed = found[1].replace(",", "/")  # RFC 3501 section 5.1.3
+    with suppress(ValueError):
+        return b64decode(packed + "=" * (-len(packed) % 4)).decode("utf-16-be") or "&"
+    return found[0]
 
 
 def _read_mbox(path: Path) -> Iterator[FileMail]:
-    """Split at `From ` lines that follow a blank line or start the file."""
     with path.open("rb") as file:
-        mail = bytearray()
-        size, start, blank = 0, b"", True
+        mail, size, start, blank = bytearray(), 0, b"", True
         # A long line is read in pieces, and a mail past the limit only counted, to bound the memory.
         while text := file.readline(MAX_LINE):
             if blank and text.startswith(b"From ") and _FROM_LINE.match(text):
@@ -205,7 +197,7 @@ def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> FileMail
         return FileMail(None, size, f"{path}: a mail larger than {MAX_MAIL:,} bytes")
     if mail.endswith((b"\n\n", b"\n\r\n")):  # the blank line belongs to the mbox, not to the mail
         del mail[-2 if mail.endswith(b"\r\n") else -1 :]
-    raw, labels = _mbox_labels(bytes(_QUOTED_FROM.sub(rb"\1", mail)))
+    raw, labels = _mbox_labels(re.sub(rb"(?m)^>(>*From )", rb"\1", mail))
     if not raw.strip():
         return FileMail(None, size, f"{path}: an empty mail")
     words = start.decode("ascii", "replace").split(maxsplit=2)
@@ -215,20 +207,16 @@ def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> FileMail
 
 
 def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
-    """Return a mail without the flags that the mbox added, and the flags as labels.
-
-    Without them, because a mail that was read or filed since the last export is still the same mail.
-    """
+    """Return a mail without the flags that the mbox added, with which it would be another mail, and these as labels."""
     if exported := _EXPORTED.match(raw):
         return raw[exported.end() :], _exported_labels(exported[1].decode("utf-8", "replace"))
     blank = re.search(rb"\n\r?\n", raw)
     end = blank.start() + 1 if blank else len(raw)
-    flags = {
+    flags = {  # of several the last counts, which the mbox wrote
         name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(raw[:end])
     }
-    # Of several the last counts, which the mbox wrote. None makes a draft: a sender could.
-    meanings, is_read = {"F": STARRED, "D": TRASH}, "R" in flags.get(b"status", "")
-    labels = _labels(flags.get(b"x-status", ""), meanings, INBOX, is_read=is_read)
+    is_read = "R" in flags.get(b"status", "")
+    labels = _labels(flags.get(b"x-status", ""), _MBOX_FLAGS, INBOX, is_read=is_read)
     return _STATUS.sub(b"", raw[:end]) + raw[end:], labels
 
 
@@ -238,14 +226,12 @@ def _exported_labels(text: str) -> frozenset[str]:
         names = next(csv.reader([joined], skipinitialspace=True), [])
     except csv.Error:
         names = joined.split(",")
-    labels = (_LABELS.get(name.casefold(), name) for name in map(one_line, names))
-    return frozenset(filter(None, labels))
+    labels = {_LABELS.get(name.casefold(), name) for name in map(one_line, names)}
+    return frozenset(labels - {""})
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did so far."""
-
     added: int = 0
     known: int = 0
     refused: list[str] = field(default_factory=list)
@@ -259,8 +245,7 @@ def load(
 ) -> None:
     """Import all mails of the sources; `on_progress` is called with the bytes done since its last call.
 
-    `store` takes the mails in chunks, and returns a count for each transaction, of a few thousand mails. Stored mails
-    stay, so an import that was stopped is run again.
+    `store` takes chunks and returns a count for each transaction. Stored mails stay if the import is stopped.
     """
     done = 0
 

@@ -10,12 +10,14 @@ import codecs
 import json
 import re
 from calendar import timegm
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from email.utils import parsedate_tz
 from functools import lru_cache
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -27,7 +29,6 @@ from postroom.core.values import dataclass
 MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
 MAX_MENDED: Final = 10_000  # octets of another charset in a text
 
-_CHARSET: Final = re.compile(r"[a-z0-9][a-z0-9_.:()+-]{0,39}")
 # Python's registry also holds codecs that no mail uses, some of them slow on hostile input
 # (punycode, idna) or with escapes of their own (unicode_escape).
 _CODECS: Final = re.compile(r"utf|iso|cp\d|koi8|mac|gb|hz|big5|euc|shift|johab|ptcp|kz|tis|hp")
@@ -38,12 +39,8 @@ _CHARSETS: Final[dict[str, dict[str, str]]] = json.loads(
 )
 # Codecs whose text is not what its ASCII octets look like.
 _SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
-_WESTERN: Final = "".join(
-    bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256)
-)
-_NOT_BASE64: Final = bytes(
-    set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
-)
+_WESTERN: Final = "".join(bytes([n]).decode("cp1252", "ignore") or chr(n) for n in range(256))
+_NOT_BASE64: Final = re.sub(rb"[A-Za-z0-9+/=]", b"", bytes(range(256)))
 _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
@@ -51,8 +48,7 @@ def _mend(error: UnicodeError) -> tuple[str, int]:
     """Read octets that are not in the charset as windows-1252, so that no text is lost."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    octets = error.object[error.start : error.end]
-    return "".join(_WESTERN[octet] for octet in octets), error.end
+    return "".join(_WESTERN[octet] for octet in error.object[error.start : error.end]), error.end
 
 
 codecs.register_error("postroom-mend", _mend)
@@ -60,9 +56,8 @@ codecs.register_error("postroom-mend", _mend)
 
 @lru_cache(maxsize=256)
 def _codec(charset: str) -> str:
-    """Return the codec for the name of a charset; empty if mail has no such charset."""
     name = charset.strip().strip("\"'").lower()
-    if not _CHARSET.fullmatch(name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.:()+-]{0,39}", name):
         return ""
     try:
         found = codecs.lookup(_CHARSETS["aliases"].get(name, name)).name
@@ -77,17 +72,16 @@ def decode(octets: bytes, charset: str = "") -> tuple[str, bool]:
     codec = _codec(charset) if charset else "utf-8"
     if octets.isascii() and not _SHIFTING.match(codec):
         return octets.decode("ascii"), True
-    for attempt in (codec, "utf-8"):
-        if not attempt:
-            continue
-        try:
-            text = octets.decode(attempt)
-        except ValueError:
-            continue
-        # UTF-7 alone decodes to halves of characters.
-        whole = text.encode("utf-8", "replace").decode("utf-8") if attempt == "utf-7" else text
-        return whole, attempt == codec
+    for attempt in filter(None, (codec, "utf-8")):
+        with suppress(ValueError):
+            return _decode(octets, attempt), attempt == codec
     return _mixed(octets, codec or "utf-8"), False
+
+
+def _decode(octets: bytes, codec: str, errors: str = "strict") -> str:
+    text = octets.decode(codec, errors)
+    # UTF-7 alone decodes to halves of characters.
+    return text.encode("utf-8", "replace").decode("utf-8") if codec == "utf-7" else text
 
 
 def encode(text: str, charset: str) -> bytes:
@@ -104,21 +98,7 @@ def _mixed(octets: bytes, codec: str) -> str:
     # Mostly strange: it is another charset altogether, and mending octet by octet would be slow.
     if strange > MAX_MENDED and strange * 20 > len(octets):
         return codecs.charmap_decode(octets, "strict", _WESTERN)[0]
-    text = octets.decode(codec, "postroom-mend")
-    return text.encode("utf-8", "replace").decode("utf-8") if codec == "utf-7" else text
-
-
-def unpack(octets: bytes, encoding: str) -> bytes:
-    """Return a body without its Content-Transfer-Encoding."""
-    match encoding:
-        case "base64":
-            return unbase64(octets)
-        case "quoted-printable":
-            return binascii.a2b_qp(octets)
-        case "uuencode" | "x-uuencode" | "uue" | "x-uue":
-            return _unuu(octets)
-        case _:
-            return octets
+    return _decode(octets, codec, "postroom-mend")
 
 
 def unbase64(octets: bytes) -> bytes:
@@ -144,11 +124,20 @@ def _unuu(octets: bytes) -> bytes:
             break
         # Some encoders write more characters than the line's own length says.
         length = (line[0] - 32) & 63
-        try:
+        with suppress(binascii.Error):
             content += binascii.a2b_uu(line[: 1 + (length + 2) // 3 * 4])
-        except binascii.Error:
-            continue
     return bytes(content)
+
+
+_DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "base64": unbase64,
+    "quoted-printable": binascii.a2b_qp,
+    **dict.fromkeys(("uuencode", "x-uuencode", "uue", "x-uue"), _unuu),
+}
+
+
+def unpack(octets: bytes, encoding: str) -> bytes:
+    return _DECODERS[encoding](octets) if encoding in _DECODERS else octets
 
 
 # Header values
@@ -179,9 +168,7 @@ _SIMPLE: Final = re.compile(
 )
 _OUTSIDE: Final = frozenset("<>:()")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_QUOTED_PAIR: Final = re.compile(r'\\(["\\])')
 _PARAMETER: Final = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;]*+)', re.DOTALL)
-_SECTION: Final = re.compile(r"([^*]+)\*(?:(\d{1,3})(\*?))?")
 _ID: Final = re.compile(r"<\s*+([^<>\s]{1,996})\s*+>")
 
 
@@ -193,7 +180,6 @@ class Findings:
     damage: dict[str, None] = field(default_factory=dict)
 
     def note(self, sentence: str) -> None:
-        """Add a sentence about damage, once."""
         if len(self.damage) < MAX_DAMAGE:
             self.damage[sentence] = None
 
@@ -204,7 +190,6 @@ class Findings:
         return cleaned
 
     def clean_line(self, text: str) -> str:
-        """Return the same on one line."""
         if not (text.isascii() and text.isprintable()):
             text = self.clean_block(text)
         return " ".join(text.split())[:MAX_LINE].rstrip()
@@ -231,18 +216,14 @@ def words(value: str) -> str:
             text += decode(bytes(pending), charset)[0]
             pending.clear()
         text += "" if adjacent else gap
-        octets = encode(found[3], named)
-        is_base64 = found[2] in "Bb"
-        pending += unbase64(octets) if is_base64 else binascii.a2b_qp(octets, header=True)
         charset, end = named, found.end()
+        octets = encode(found[3], charset)
+        pending += unbase64(octets) if found[2] in "Bb" else binascii.a2b_qp(octets, header=True)
     return text + decode(bytes(pending), charset)[0] + value[end:]
 
 
 def parties(value: str, findings: Findings) -> tuple[Party, ...]:
-    """Return the people of an address header.
-
-    The structure is read before encoded-words are: a comma or a bracket inside one is part of a name.
-    """
+    """Return the people of an address header; a comma or a bracket inside an encoded-word is part of a name."""
     # Nearly every mail has nothing but `Name <local@domain>`: four times as fast, and read the same.
     simple = [_SIMPLE.fullmatch(item) for item in value[:MAX_SIMPLE].split(",")]
     if len(value) <= MAX_SIMPLE and all(simple):
@@ -284,13 +265,11 @@ def _party(pieces: list[str], comment: str, findings: Findings) -> Party | None:
         if spec.startswith("@"):  # a route, RFC 5322 section 4.4
             spec = spec.rpartition(":")[2]
     elif bare := _bare_address(pieces):
-        start, end = bare
-        name = "".join(pieces[:start]) + " " + "".join(pieces[end:])
-        name, spec = name.strip(" <>"), "".join(pieces[start:end])
-    elif angles:
-        name, spec = "".join(pieces[: angles[-1]]), pieces[angles[-1]][1:-1]
+        name = "".join(pieces[: bare.start]) + " " + "".join(pieces[bare.stop :])
+        name, spec = name.strip(" <>"), "".join(pieces[bare])
     else:
-        name, spec = "".join(pieces), ""
+        last = angles[-1] if angles else len(pieces)
+        name, spec = "".join(pieces[:last]), "".join(pieces[last : last + 1])[1:-1]
     display = findings.clean_line(words(_unquote(name)))
     if not display and comment:
         display = findings.clean_line(words(_ESCAPED.sub(r"\1", comment)))
@@ -300,18 +279,14 @@ def _party(pieces: list[str], comment: str, findings: Findings) -> Party | None:
     return Party(display, address) if display or address else None
 
 
-def _bare_address(pieces: list[str]) -> tuple[int, int] | None:
+def _bare_address(pieces: list[str]) -> slice | None:
     """Return where an address without brackets stands: the last run of tokens that has an @."""
-    for at in range(len(pieces) - 1, -1, -1):
-        if "@" not in pieces[at] or pieces[at][0] == '"':
-            continue
-        start, end = at, at + 1
-        while start and not (pieces[start - 1].isspace() or pieces[start - 1] in _OUTSIDE):
-            start -= 1
-        while end < len(pieces) and not (pieces[end].isspace() or pieces[end] in _OUTSIDE):
-            end += 1
-        return start, end
-    return None
+    named = [at for at, piece in enumerate(pieces) if "@" in piece and piece[0] != '"']
+    if not named:
+        return None
+    bounds = [at for at, piece in enumerate(pieces) if piece.isspace() or piece in _OUTSIDE]
+    start = max((at + 1 for at in bounds if at < named[-1]), default=0)
+    return slice(start, min((at for at in bounds if at > named[-1]), default=len(pieces)))
 
 
 def _unquote(phrase: str) -> str:
@@ -325,47 +300,42 @@ def _unquote(phrase: str) -> str:
 
 def parameters(value: str) -> tuple[str, dict[str, str]]:
     """Return a header's main value in lower case and its parameters, RFC 2231 and 2047 read."""
-    main = value.partition(";")[0].strip().lower()
+    main = value.partition(";")[0]
     plain: dict[str, str] = {}
     sections: dict[str, list[tuple[int, str, bool]]] = {}
-    for count, found in enumerate(_PARAMETER.finditer(value, len(value.partition(";")[0]))):
-        if count >= MAX_PARAMETERS:
-            break
+    for found in islice(_PARAMETER.finditer(value, len(main)), MAX_PARAMETERS):
         name, given = found[1].lower(), found[2].strip()
         if given.startswith('"'):
             # Only these two: `C:\temp\x` in quotes is a path, not an escape.
             closed = len(given) > 1 and given.endswith('"')
-            given = _QUOTED_PAIR.sub(r"\1", given[1 : -1 if closed else None])
-        if section := _SECTION.fullmatch(name):
+            given = re.sub(r'\\(["\\])', r"\1", given[1 : -1 if closed else None])
+        if section := re.fullmatch(r"([^*]+)\*(?:(\d{1,3})(\*?))?", name):
             extended = section[2] is None or bool(section[3])
             sections.setdefault(section[1], []).append((int(section[2] or 0), given, extended))
         else:
             plain.setdefault(name, words(given))
     for name, parts in sections.items():
         plain[name] = _join_sections(sorted(parts, key=lambda part: part[0]))
-    return main, plain
+    return main.strip().lower(), plain
 
 
 def _join_sections(parts: list[tuple[int, str, bool]]) -> str:
     """Join the sections of a parameter (RFC 2231 section 4.1): the first may name the charset."""
     charset, octets = "", b""
     for at, (_, given, extended) in enumerate(parts):
-        if not extended:
-            octets += given.encode("utf-8", "replace")
-            continue
         rest = given
-        if at == 0 and given.count("'") >= 2:
+        if extended and at == 0 and given.count("'") >= 2:
             charset, _, rest = given.split("'", 2)
-        octets += unquote_to_bytes(rest)
+        octets += unquote_to_bytes(rest) if extended else rest.encode("utf-8", "replace")
     return decode(octets, charset)[0]
 
 
 def ids(value: str) -> tuple[str, ...]:
     """Return the message ids in a value, each once; of very many the first and the latest."""
     found = list(dict.fromkeys(f"<{inner}>" for inner in _ID.findall(value) if inner.isprintable()))
-    if not found and value and value.isprintable() and " " not in value and len(value) < MAX_ID:
-        bare = value.strip("<>")
-        return (f"<{bare}>",) if bare and "<" not in bare and ">" not in bare else ()
+    bare = value.strip("<>")
+    if not found and re.fullmatch(r"[^<> ]+", bare) and value.isprintable() and len(value) < MAX_ID:
+        return (f"<{bare}>",)
     return tuple(found if len(found) <= MAX_IDS else found[:1] + found[1 - MAX_IDS :])
 
 

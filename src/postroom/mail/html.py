@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from dataclasses import field
 from html import unescape
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
+from postroom.core.text import CleanText
 from postroom.core.values import dataclass
+from postroom.mail.read import MAX_HTML, MAX_TEXT
 from postroom.mail.style import Declared, TextStyle, covered_by
 from postroom.mail.stylesheet import StyledElement, StyleSheets
 
-MAX_HTML: Final = 1_000_000  # characters of a page that are read
-MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
 MAX_DEPTH: Final = 128  # open elements; what is nested deeper counts to the one above it
 MAX_INDENT: Final = 8  # quotations in quotations, lists in lists
 MAX_CARRIED: Final = 8  # formatting elements that go on behind their block; first those that hide
@@ -41,51 +41,36 @@ _ATTRIBUTE: Final = re.compile(
     r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)))?"""
 )
 _ENTITY: Final = re.compile(r"(?i)&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});?")
-_STYLE: Final = re.compile("<style", re.IGNORECASE)
 _SPACE: Final = re.compile(r"[ \t\n\r\f\xa0]+")
-_BREAK: Final = re.compile(r"[\t\r\n]+")
-_UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
 _SCHEME: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
-_TAGS: Final = {
-    name: frozenset[str](names.split())
-    for name, names in tomllib.loads(
-        Path(__file__).with_name("html.toml").read_text("utf-8")
-    ).items()
-}
+_TABLE: Final = tomllib.loads(Path(__file__).with_name("html.toml").read_text("utf-8"))
+_TAGS: Final = {name: frozenset[str](names.split()) for name, names in _TABLE.items()}
 _RAW_TEXT: Final = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _TAGS["raw_text"]
 }
 _UNSEEN: Final = "#unseen"  # the name of text that nobody sees
 _HIDES_OTHERS: Final = {"link": "display", "col": "visibility", "colgroup": "visibility"}
+_AROUND_ITEMS: Final = _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"}
+_AROUND_CELLS: Final = _TAGS["foreign"] | {"table"}
 # An element that ends where another of these begins, unless a third stands between (section 13.1.2.4).
 _ENDED_BY: Final = {
     "a": (frozenset({"a"}), _TAGS["scopes"]),
-    **{
-        name: (frozenset(items), _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"})
-        for items in (["li"], ["dt", "dd"])
-        for name in items
-    },
-    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], _TAGS["foreign"] | {"table"})),
-    "tr": (frozenset({"tr"}), _TAGS["foreign"] | {"table"}),
+    "li": (frozenset({"li"}), _AROUND_ITEMS),
+    **dict.fromkeys(("dt", "dd"), (frozenset({"dt", "dd"}), _AROUND_ITEMS)),
+    **dict.fromkeys(_TAGS["cells"], (_TAGS["cells"], _AROUND_CELLS)),
+    "tr": (frozenset({"tr"}), _AROUND_CELLS),
 }
 
 
-class Rendered(NamedTuple):
-    """The readable text of a page, and how many characters of it a person would not see."""
-
-    text: str
-    hidden: int
-
-
-def render(source: str) -> Rendered:
-    """Return a page as readable text; nothing that it refers to is fetched."""
+def render(source: str) -> CleanText:
+    """Return a page as readable text without what a person would not see; nothing that it refers to is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
-    styles, implied = _find_styles(source) if _STYLE.search(source) else ([], [])
+    styles, implied = _find_styles(source) if re.search("(?i)<style", source) else ([], [])
     sheets = StyleSheets(styles)
     page = _read_page(source, sheets, implied, set())
     if page.covered:
         page = _read_page(source, sheets, implied, page.covered)
-    return Rendered(page.finish(), page.hidden)
+    return CleanText(page.finish(), page.hidden)
 
 
 def _find_styles(source: str) -> tuple[list[tuple[str, str]], list[str]]:
@@ -153,16 +138,12 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool, str]]:
 
 def _attributes(chars: str) -> dict[str, str]:
     """Return an element's attributes; of two with one name the first counts."""
-    found: dict[str, str] = {}
-    for name, double, single, bare in _ATTRIBUTE.findall(chars):
-        found.setdefault(name.lower(), _unescape(double or single or bare))
-    return found
+    pairs = reversed(_ATTRIBUTE.findall(chars))
+    return {name.lower(): _unescape("".join(values)) for name, *values in pairs}
 
 
 @dataclass(slots=True)
 class _Element:
-    """An open element, and what it does to the text inside it."""
-
     name: str
     style: TextStyle
     declared: Declared
@@ -178,8 +159,6 @@ class _Element:
 
 
 class _Lines:
-    """The lines of text as they grow."""
-
     def __init__(self) -> None:
         self.bullet = ""
         self.link: _Element | None = None
@@ -190,7 +169,6 @@ class _Lines:
         self._gap = 0
 
     def put(self, words: str, top: _Element, *, raw: bool = False) -> None:
-        """Write words into the current line, after what separates them from those before."""
         if not words:
             return
         if not self._line:
@@ -247,8 +225,6 @@ class _Lines:
 
 
 class _Page:
-    """The open elements of a page, which decide what becomes of its text."""
-
     def __init__(self, sheets: StyleSheets, covered: set[int]) -> None:
         self.covered: set[int] = set()  # elements over which another is drawn
         self.hidden = 0
@@ -261,16 +237,15 @@ class _Page:
         self._lines = _Lines()
 
     def add_text(self, chars: str) -> None:
-        """Add text that stands between two tags."""
         top, lines = self._stack[-1], self._lines
         words = _SPACE.sub(" ", chars)
         if top.style.hidden:
             self.hide(words)
         elif top.pre:
-            rows = chars.replace("\r\n", "\n").replace("\xa0", " ").split("\n")
-            for number, row in enumerate(rows):
-                if number:
-                    lines.break_line()
+            first, *rows = chars.replace("\r\n", "\n").replace("\xa0", " ").split("\n")
+            lines.put(first, top, raw=True)
+            for row in rows:
+                lines.break_line()
                 lines.put(row, top, raw=True)
         else:
             lines.space = lines.space or words.startswith(" ")
@@ -279,11 +254,9 @@ class _Page:
                 lines.space = words.endswith(" ")
 
     def hide(self, chars: str) -> None:
-        """Count text that nobody sees."""
         self.hidden += len(_SPACE.sub(" ", chars).strip())
 
     def open(self, name: str, attributes: dict[str, str]) -> None:
-        """Open an element, after closing those that end where it begins."""
         if name in _ENDED_BY:
             self._close_innermost(*_ENDED_BY[name])
         elif self.counts["p"] and name in _TAGS["blocks"] and name not in _TAGS["inside_p"]:
@@ -358,7 +331,6 @@ class _Page:
             lines.put(f"[image: {words}]" if words else "", top)
 
     def close(self, name: str) -> None:
-        """Close an element; an end tag without its start tag is ignored."""
         if self._deeper[name]:
             self._deeper[name] -= 1
         elif name == "br":
@@ -413,7 +385,6 @@ class _Page:
         self._separate(element)
 
     def _separate(self, element: _Element) -> None:
-        """Begin a new line, paragraph or cell where an element begins or ends."""
         if element.name in _TAGS["blocks"]:
             # A list inside a list is no paragraph of its own.
             paragraph = element.name in _TAGS["paragraphs"] and element.lists < 2
@@ -422,7 +393,6 @@ class _Page:
             self._lines.begin_cell()
 
     def finish(self) -> str:
-        """Close all elements and return the whole text."""
         while len(self._stack) > 1:
             self._pop()
         return self._lines.text()
@@ -430,10 +400,11 @@ class _Page:
 
 def _link_address(href: str) -> str:
     """Return the address of a link to a page or a mailbox, on one line; empty for other links."""
-    href = _BREAK.sub("", href).strip()
+    href = re.sub(r"[\t\r\n]+", "", href).strip()
     if not _SCHEME.match(href):
         return ""
-    href = _UNSAFE.sub(lambda found: quote(found.group()), href)
+    unsafe = r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]"
+    href = re.sub(unsafe, lambda found: quote(found.group()), href)
     return href if len(href) <= MAX_LINK else f"{href[:MAX_LINK]}…"
 
 

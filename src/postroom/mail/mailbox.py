@@ -62,6 +62,10 @@ class AttachmentStream(NamedTuple):
     type: str
     pieces: Iterator[bytes]
 
+    @classmethod
+    def of(cls, file: Enclosure) -> AttachmentStream:
+        return cls(file.name, file.type, iter([file.content]))
+
     def read_all(self) -> Enclosure:
         return Enclosure(self.name, self.type, b"".join(self.pieces))
 
@@ -121,8 +125,6 @@ SendOutcome = Accepted | NotSent | Unproven
 class Mailbox(Protocol):
     """One account at a provider."""
 
-    # Reading
-
     def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""
 
@@ -142,12 +144,7 @@ class Mailbox(Protocol):
         """Return one attachment, or raise `NotFound`."""
 
     def changes(self, since: str = "") -> Changes:
-        """Return what changed since the cursor; without one, only the current cursor.
-
-        Raises `NotFound` for a cursor that the provider no longer knows: start again from a search.
-        """
-
-    # Labels
+        """Return what changed since the cursor, or raise `NotFound`; without one, only the current cursor."""
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of all labels, system labels first."""
@@ -156,8 +153,6 @@ class Mailbox(Protocol):
         self, id: str, *, add: frozenset[str] = _NO_LABELS, remove: frozenset[str] = _NO_LABELS
     ) -> RelabelResult:
         """Add and remove labels; adding a label that does not exist creates it."""
-
-    # Drafts
 
     def drafts(self) -> Mapping[str, str]:
         """Return the ids of all drafts, newest first, each with its version (the id of its mail)."""
@@ -184,8 +179,8 @@ class Mailbox(Protocol):
     def prepare(self, letter: Letter, wire: bytes) -> str:
         """Return a proof by which `find_outcome` can later tell whether `send` succeeded; nothing is sent.
 
-        The caller stores the proof before it calls `send`, and uses it for every retry, so that two tries send one
-        mail. After `Uncertain`, leftovers may exist, which `sweep` removes.
+        The caller stores the proof first, and uses it for every retry, so that two tries send one mail. After
+        `Uncertain`, leftovers may exist, which `sweep` removes.
         """
 
     def release(self, proof: str) -> bool:
@@ -225,6 +220,11 @@ def not_found(what: str, id: str) -> NotFound:
     return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
 
 
+def no_attachment(part: str) -> NotFound:
+    why = f"The mail has no attachment at part {part[:20]!r}"
+    return NotFound(why, remedy="Read the mail: it lists its attachments.")
+
+
 def invalid_cursor() -> Invalid:
     return Invalid(
         "This cursor is not valid", remedy="Give the cursor that the last answer ended with."
@@ -252,8 +252,7 @@ def check_label_change(
     before: frozenset[str], *, add: frozenset[str], remove: frozenset[str]
 ) -> None:
     """Raise `Invalid` for a change of the labels that a mail's nature decides."""
-    for fixed in (SENT, DRAFT):
-        if fixed in add - before or fixed in remove & before:
-            raise Invalid(
-                f"The label {fixed} cannot be changed", remedy="It says what the mail is."
-            )
+    if fixed := ((add - before) | (remove & before)) & {SENT, DRAFT}:
+        raise Invalid(
+            f"The label {min(fixed)} cannot be changed", remedy="It says what the mail is."
+        )

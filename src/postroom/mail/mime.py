@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.core.errors import NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail
 
@@ -20,16 +19,7 @@ def attachment(raw: bytes, part: str) -> Enclosure:
     """Return the file at this part of a mail, or raise `NotFound`."""
     from postroom.mail.read import read_attachment
 
-    if file := read_attachment(raw, part):
-        return file
-    raise no_attachment(part)
-
-
-def no_attachment(part: str) -> NotFound:
-    return NotFound(
-        f"The mail has no attachment at part {part[:20]!r}",
-        remedy="Read the mail: it lists its attachments.",
-    )
+    return read_attachment(raw, part)
 
 
 def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from postroom.core.letter import Enclosure
 from postroom.core.message import Attachment, Mail, Party
@@ -14,6 +14,7 @@ from postroom.core.text import clean, words
 from postroom.core.values import dataclass
 from postroom.mail import headers
 from postroom.mail.headers import Findings, decode, unpack
+from postroom.mail.mailbox import no_attachment
 
 MAX_DEPTH: Final = 50  # multiparts within multiparts
 MAX_PARTS: Final = 1_000
@@ -42,29 +43,21 @@ _BLANK: Final = re.compile(rb"\n\r{0,2}\n")
 _FOLD: Final = re.compile(rb"\r{0,2}\n(?=[ \t])")
 _LEADING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*+")
 _LINE: Final = re.compile(rb"^(?![ \t])", re.MULTILINE)
-_EMPTY: Final = re.compile(rb"\r{0,2}\n")
 _MARK_END: Final = re.compile(rb"(--)?[ \t]*+(?:\r{0,2}\n|\Z)")
 _GUESS: Final = re.compile(rb"(?:\A|\n)--(\S{1,200})[ \t]{0,20}\r?\n(?i:content-)")
-_TYPE: Final = re.compile(
-    r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}", re.ASCII
-)
+_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 
 CONTRADICTED: Final = "The plain text says what the HTML does not; the HTML is shown"
 UNREADABLE: Final = "The mail could not be read; its raw text is shown"
 
 _SLASH: Final = re.compile(r"[/\\]")
-_META: Final = re.compile(
-    rb"<meta\b[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.IGNORECASE
-)
+_META: Final = rb"(?i)<meta\b[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})"
 _EXTENSIONS: Final[dict[str, str]] = json.loads(  # of file names, for files without one
     Path(__file__).with_name("file_types.json").read_text("utf-8")
 )
 _TEXT_TYPES: Final = frozenset(
-    {"text/plain", "text/markdown", "text/enriched", "text/richtext", "text/html"}
+    "text/plain text/markdown text/enriched text/richtext text/html".split()
 )
-
-
-# Taking a mail apart: where its parts are, and the headers of each
 
 
 @dataclass(slots=True)
@@ -81,7 +74,6 @@ class MailPart:
 
     @property
     def encoding(self) -> str:
-        """The Content-Transfer-Encoding, in lower case."""
         return self.header(b"content-transfer-encoding").partition(";")[0].strip().lower()
 
     def header(self, name: bytes) -> str:
@@ -89,50 +81,39 @@ class MailPart:
         return headers.text(values[0]) if values else ""
 
     def content(self, raw: bytes, limit: int | None = None) -> bytes:
-        """Return the body without its transfer encoding, of at most so many octets."""
         return unpack(raw[self.start : self.end][:limit], self.encoding)
 
 
 def _read_parts(raw: bytes, findings: Findings) -> tuple[bytes, MailPart]:
-    """Return a mail's bytes, which differ if its lines ended in CR, and its root part with the tree of all parts.
-
-    Parts are read level by level, so that no depth can exhaust the stack. What is beyond a limit is noted, not raised.
-    """
+    """Return a mail's bytes, which differ if its lines ended in CR, and its root part with the tree of all parts."""
     if b"\r" in raw[:MAX_HEADER] and b"\n" not in raw[:MAX_HEADER]:
         raw = raw.replace(b"\r", b"\n")
     root = _read_part(raw, "", (0, len(raw)), "text/plain", findings)
-    level, count, scan = [root], 1, MAX_SCAN
-    for depth in range(MAX_DEPTH + 1):
-        multiparts = [part for part in level if part.type.startswith("multipart/")]
-        level = []
-        for parent in multiparts:
-            scan -= parent.end - parent.start
-            if depth == MAX_DEPTH or scan < 0:
-                findings.note(f"Parts nested deeper than {MAX_DEPTH} were not opened")
-                continue
-            if count >= MAX_PARTS:
-                findings.note(_TOO_MANY)
-                continue
-            spans = _find_parts(raw, parent, MAX_PARTS - count, findings)
-            count += len(spans)
+    parts, scan = [root], MAX_SCAN
+    for parent in parts:  # which grow meanwhile, level by level: no depth can exhaust the stack
+        if not parent.type.startswith("multipart/"):
+            continue
+        scan -= parent.end - parent.start
+        if len(parent.path.split(".")) >= MAX_DEPTH or scan < 0:
+            findings.note(f"Parts nested deeper than {MAX_DEPTH} were not opened")
+        elif len(parts) >= MAX_PARTS:
+            findings.note(_TOO_MANY)
+        else:
+            spans = _find_parts(raw, parent, MAX_PARTS - len(parts), findings)
             usual = "message/rfc822" if parent.type == "multipart/digest" else "text/plain"
             parent.children = [
                 _read_part(raw, f"{parent.path}.{number}".lstrip("."), span, usual, findings)
                 for number, span in enumerate(spans, 1)
             ]
-            level += parent.children
-        if not level:
-            break
+            parts += parent.children
     if not root.type.startswith("multipart/"):
         root.path = "1"
-        # The last line break ends the mail and not its text, as the one before a boundary does.
-        if root.type.startswith("text/"):
+        if root.type.startswith("text/"):  # its last line break is none of the text
             root.end = _before_break(raw, root.start, root.end)
     return raw, root
 
 
 def _read_part(raw: bytes, path: str, span: Span, usual: str, findings: Findings) -> MailPart:
-    """Return the part in this span of the mail; one that declares no type has the usual one."""
     fields, start = read_fields(raw, *span, findings, first=not path)
     for name in _ONCE:
         if len(fields.get(name, ())) > 1:
@@ -154,9 +135,8 @@ def read_fields(
     """Return the headers that are used, as octets, and where the body begins."""
     if first:
         start = _LEADING.match(raw).end()  # type: ignore[union-attr]
-    elif empty := _EMPTY.match(raw, start, end):
-        return {}, empty.end()
-    blank = _BLANK.search(raw, start, end)
+    # The line break before a part may be the first of its blank line.
+    blank = _BLANK.search(raw, start if first else start - 1, end)
     close, body = blank.span() if blank else (end, end)
     cut = close - start > MAX_HEADER
     if cut:
@@ -193,8 +173,8 @@ def read_fields(
 def _find_parts(raw: bytes, parent: MailPart, max_parts: int, findings: Findings) -> list[Span]:
     """Return the span of each part of a multipart; guess its boundary if the declared one does not occur.
 
-    The type of a multipart without any part is set to text/plain. One that is encoded as a whole, which RFC 2045
-    section 6.4 forbids, keeps its type: the caller lists it as a file.
+    A multipart without any part becomes text/plain, unless it is encoded as a whole (which RFC 2045 section 6.4
+    forbids): the caller lists it as a file.
     """
     boundary = parent.parameters.get("boundary", "").rstrip().encode("utf-8", "replace")
     spans = _split(raw, parent, boundary, max_parts, findings) if boundary else []
@@ -240,31 +220,19 @@ def _split(
 
 
 def _before_break(raw: bytes, start: int, end: int) -> int:
-    """Return `end`, or the place of the line break right before it."""
-    if raw.endswith(b"\r\n", start, end):
-        return end - 2
-    return end - raw.endswith(b"\n", start, end)
+    return end - (raw.endswith(b"\r\n", start, end) + raw.endswith(b"\n", start, end))
 
 
-# Reading the parts
-
-
-@dataclass(slots=True)
-class _Body:
-    """One run of the mail's own text: as plain text, as HTML, or as both."""
-
+class _Body(NamedTuple):
     plain: str = ""
     html: str = ""
 
 
 @dataclass(slots=True)
 class _BodyReader:
-    """A mail whose texts and files are being collected; files have no size unless `with_text`."""
-
     raw: bytes
     root: MailPart
     findings: Findings
-    with_text: bool
     files: list[tuple[MailPart, Attachment]] = field(default_factory=list)
     length: int = 0  # characters of text that were read
 
@@ -288,13 +256,13 @@ class _BodyReader:
         name = parameters.get("filename") or part.parameters.get("name") or ""
         own = (alternative or not name or part is self.root) and not auxiliary
         if own and disposition != "attachment" and part.type in _TEXT_TYPES:
-            return [self._text(part)] if self.with_text else []
+            return [self._text(part)]
         unnamed = f"attachment-{len(self.files) + 1}.{_EXTENSIONS.get(part.type, 'bin')}"
         listed = Attachment(
             part=part.path,
             name=self._file_name(part, name) or unnamed,
             type=part.type,
-            size=len(part.content(self.raw)) if self.with_text else 0,
+            size=len(part.content(self.raw)),
             inline=disposition == "inline" or (not disposition and b"content-id" in part.fields),
         )
         self.files.append((part, listed))
@@ -307,7 +275,7 @@ class _BodyReader:
         octets = part.content(self.raw, MAX_SOURCE)
         charset = part.parameters.get("charset", "")
         is_html = part.type == "text/html"
-        if is_html and not charset and (meta := _META.search(octets[:4096])):
+        if is_html and not charset and (meta := re.search(_META, octets[:4096])):
             charset = meta[1].decode("ascii", "replace")
         text, as_declared = decode(octets, charset)
         if not as_declared:
@@ -345,21 +313,20 @@ def read_mail(raw: bytes) -> Mail:
         return Mail(text=text, hidden=findings.hidden, damage=tuple(findings.damage))
 
 
-def read_attachment(raw: bytes, part: str) -> Enclosure | None:
-    """Return the file at this part of a mail, with its bytes; None if there is none."""
+def read_attachment(raw: bytes, part: str) -> Enclosure:
     raw, root = _read_parts(raw, Findings())
-    reader = _BodyReader(raw, root, Findings(), with_text=False)
+    reader = _BodyReader(raw, root, Findings())
     reader.bodies(root)
     for found, attachment in reader.files:
         if found.path == part:
             return Enclosure(attachment.name, attachment.type, found.content(raw))
-    return None
+    raise no_attachment(part)
 
 
-# Whatever is wrong with the mail is noted in `findings`. Only a bug raises, which `read_mail` catches.
+# What is wrong with the mail is noted in `findings`. Only a bug raises, which `read_mail` catches.
 def _parse_mail(raw: bytes, findings: Findings) -> Mail:
     raw, root = _read_parts(raw, findings)
-    reader = _BodyReader(raw, root, findings, with_text=True)
+    reader = _BodyReader(raw, root, findings)
     text, html = _combine(reader.bodies(root), findings)  # `bodies` also collects `reader.files`
     senders = _parties(root, b"from", findings)
     if len({party.address or party.name for party in senders}) > 1:
@@ -404,13 +371,10 @@ def _main_part(part: MailPart) -> str | None:
 
 def _best(runs: list[list[_Body]]) -> _Body:
     """Return one body of several that say the same: the first plain text, the last HTML."""
-    best = _Body()
-    for run in runs:
-        plain = "\n".join(body.plain for body in run if body.plain)
-        html = "\n".join(body.html for body in run if body.html)
-        best.plain = best.plain if best.plain.strip() else plain or best.plain
-        best.html = html if html.strip() else best.html or html
-    return best
+    plains = ["\n".join(filter(None, (body.plain for body in run))) for run in runs]
+    htmls = ["\n".join(filter(None, (body.html for body in run))) for run in runs]
+    plain = next((text for text in plains if text.strip()), "")
+    return _Body(plain, next((text for text in reversed(htmls) if text.strip()), ""))
 
 
 def _combine(bodies: list[_Body], findings: Findings) -> tuple[str, str]:
@@ -433,7 +397,7 @@ def _render(html: str, findings: Findings) -> str:
     from postroom.mail.html import render
 
     rendered = render(html)
-    findings.hidden += rendered.hidden
+    findings.hidden += rendered.removed
     return findings.clean_block(rendered.text)
 
 
@@ -477,8 +441,7 @@ def _is_automatic(root: MailPart) -> bool:
     """Whether a machine sent it, or a list: nobody waits for an answer (RFC 3834 section 2)."""
     submitted = root.header(b"auto-submitted").partition(";")[0].strip().lower()
     return (
-        b"list-id" in root.fields
-        or b"list-unsubscribe" in root.fields
+        bool(root.fields.keys() & {b"list-id", b"list-unsubscribe"})
         or submitted not in {"", "no"}
         or root.header(b"precedence").lower() in {"bulk", "list", "junk"}
         or root.header(b"x-auto-response-suppress").lower() not in {"", "none"}

@@ -34,9 +34,7 @@ Value = bool | float | str | Paint  # a bool: whether it hides; a float: pixels,
 Terms = Sequence[tuple[str, Value]]
 Declared = dict[str, Value]
 
-_UNKNOWN: Final = (
-    "?"  # a value that cannot be worked out: it hides, but as a size only where it clips
-)
+_UNKNOWN: Final = "?"  # cannot be worked out: it hides, but as a size only where it clips
 _WHITE: Final[Paint] = frozenset({(255.0, 255.0, 255.0, 1.0)})
 _BLACK: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 1.0)})
 LINK_COLOUR: Final[Paint] = frozenset({(0.0, 0.0, 238.0, 1.0)})
@@ -51,14 +49,13 @@ PATTERNS: Final = {
 }
 
 
-def _properties(table: str) -> dict[str, re.Pattern[str]]:
-    """Return the properties of a table with the values that are harmless."""
+def _harmless_values(table: str) -> dict[str, re.Pattern[str]]:
     always = "|initial|unset" if table == "joint" else "|initial|unset|inherit"
     rows = _TABLES[table].items()
     return {n: re.compile(f"(?:{text}){always}") for names, text in rows for n in names.split()}
 
 
-_BOX, _INHERITED, _JOINT = (_properties(table) for table in ("box", "inherited", "joint"))
+_BOX, _INHERITED, _JOINT = (_harmless_values(table) for table in ("box", "inherited", "joint"))
 _HARMLESS: Final = _BOX | _INHERITED | _JOINT
 _TEXT_LENGTHS: Final[dict[str, tuple[float, float]]] = _TABLES["text_lengths"]
 _SYNONYMS: Final[dict[str, str]] = _TABLES["synonyms"]
@@ -86,13 +83,12 @@ class TextStyle:
     @cached_property
     def hidden(self) -> bool:
         """Whether a person who looks at the page would not see text here."""
-        known = self.colour and self.background
-        if self.removed or self.hidden_by or self.size < SMALLEST or not known:
+        if self.removed or self.hidden_by or not (self.colour and self.background):
             return True
-        return any(_is_alike(ink, ground) for ink, ground in product(self.colour, self.background))
+        pairs = product(self.colour, self.background)
+        return self.size < SMALLEST or any(_is_alike(ink, ground) for ink, ground in pairs)
 
     def inside(self, tag: str, declared: Declared) -> TextStyle:
-        """Return how text looks inside an element with these declarations."""
         inline = tag in WORDS["inline"]
         changes = declared or (not inline and self.background != self.block_background)
         if self.removed or not changes:
@@ -111,9 +107,9 @@ class TextStyle:
         tiny = opacity < FAINTEST or (tag == "html" and size < 6)
         if outside or tiny or _is_removed(tag, declared):
             return replace(self, removed=True)
-        hides = {name for name, value in declared.items() if value is True}
         shows = {name for name, value in declared.items() if value is False}
-        hidden_by = ((self.hidden_by - shows) | hides) - _JOINT.keys()
+        hides = {name for name, value in declared.items() if value is True} - _JOINT.keys()
+        hidden_by = (self.hidden_by - shows) | hides
         colour = declared.get("color")
         display = declared.get("shown", "inline" if inline else "block")
         block = display not in {"inline", "contents"}
@@ -133,7 +129,6 @@ def _pixels(declared: Declared, name: str, default: float = 0.0) -> float:
 
 
 def _is_removed(tag: str, declared: Declared) -> bool:
-    """Whether nothing inside can be seen, whatever it declares itself."""
     clips = bool(declared.get("overflow"))
     cell = tag in WORDS["table_parts"] and "shown" not in declared
     for name, value in declared.items():
@@ -191,9 +186,6 @@ def _is_alike(ink: Colour, ground: Colour) -> bool:
     return sum(abs(s - g) for s, g in zip(_blend(ink, ground), ground, strict=True)) <= ALIKE
 
 
-# From a declaration to terms
-
-
 def value_text(nodes: list[Node], depth: int = 0) -> str:
     """Return a value in lower case without comments; of strings and addresses only whether the mail embeds them."""
     text = ""
@@ -245,7 +237,7 @@ def length_terms(name: str, text: str) -> Terms:
         inherits = name in _TEXT_LENGTHS and text in {"inherit", "unset"}
         return [(name, "inherit" if inherits else False if name in _TEXT_LENGTHS else "auto")]
     text += "em" if name == "line-height" and text[-1:].isdigit() else ""
-    length = _length(text, whole={"line-height": 16.0, "opacity": 1.0}.get(name, SCREEN))
+    length = _length(text, {"line-height": 16.0, "opacity": 1.0}.get(name, SCREEN))
     if length is None:
         return _unknown_length(name, text)
     if name in _TEXT_LENGTHS:
@@ -257,7 +249,7 @@ def length_terms(name: str, text: str) -> Terms:
     return [(name, length)] if length >= 0 or name not in _SIZES else []
 
 
-def _length(text: str, *, whole: float = SCREEN) -> float | None:
+def _length(text: str, whole: float = SCREEN) -> float | None:
     """Return a length in pixels, where 100 % is `whole`; None if it cannot be worked out."""
     found = PATTERNS["length"].fullmatch(text)
     unit = (_UNITS | {"%": whole / 100}).get(found[2]) if found else None
@@ -274,7 +266,7 @@ def _font_terms(name: str, text: str) -> Terms:
         return []
     word = short[1] if short else text
     line = length_terms("line-height", short[2] or "normal") if short else []
-    size = _length(word, whole=16)
+    size = _length(word, 16)
     if PATTERNS["font_word"].fullmatch(word):
         size = 13.0 if "small" in word else 16.0
     if size is None or size < 0:
@@ -285,9 +277,8 @@ def _font_terms(name: str, text: str) -> Terms:
 
 
 def _colour_terms(name: str, text: str) -> Terms:
-    if text in {"inherit", "unset", "currentcolor"}:
-        return [(name, "inherit")]
-    colour = parse_paint(text)
+    is_inherited = text in {"inherit", "unset", "currentcolor"}
+    colour = "inherit" if is_inherited else parse_paint(text)
     return [] if colour is None else [(name, colour)]
 
 
@@ -320,10 +311,10 @@ def parse_paint(text: str) -> Paint | None:
         if found is None or isinstance(found, str):
             known = text in {"none", "auto"} or not ("(" in text or text.isalpha())
             return None if known else NO_COLOUR
-        red, green, blue, part = found.to("srgb")
+        *channels, part = found.to("srgb")
     except NotImplementedError:
         return NO_COLOUR
-    red, green, blue = (255 * max(0.0, min(1.0, channel)) for channel in (red, green, blue))
+    red, green, blue = (255 * max(0.0, min(1.0, channel)) for channel in channels)
     return frozenset({(red, green, blue, float(part))})
 
 

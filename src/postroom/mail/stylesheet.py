@@ -35,19 +35,12 @@ MAX_TESTS: Final = 1_000_000  # of names in selectors on a page; what follows is
 Attributes = dict[str, str]
 Ranked = dict[str, tuple[tuple[bool, int, int], Value]]  # by importance, specificity and order
 
-_SPECIFICITY: Final = {
-    "#": 10_000,
-    ".": 100,
-    "[": 100,
-    "*": 0,
-}  # of a name in a selector; of a tag 1
+_SPECIFICITY: Final = {"#": 10_000, ".": 100, "[": 100, "*": 0}  # of a name; of a tag 1
 _ATTRIBUTE_NODES: Final = frozenset({"ident", "literal", "string"})  # of `[name=value]`
 _CONDITIONAL: Final = frozenset({"media", "supports", "layer", "container", "scope"})
 
 
 class StyledElement(NamedTuple):
-    """An element as selectors see it."""
-
     keys: frozenset[str]  # tag, `.class`, `#id` and `[attribute`, in lower case; `*`
     exact: frozenset[str]
     parent: StyledElement | None
@@ -88,7 +81,6 @@ class StyleSheets:
     def _add_nodes(
         self, nodes: list[Node], selectors: list[_Selector], *, sure: bool, depth: int
     ) -> None:
-        """Add the rules of a sheet, or those inside other rules."""
         if depth > MAX_NESTED:
             self._unread.add("*")
             return
@@ -105,8 +97,8 @@ class StyleSheets:
             elif keyword not in _CONDITIONAL:
                 continue
             if holds is not False and node.content:
-                inside = parse_blocks_contents(node.content)
-                self._add_nodes(inside, inner, sure=sure and bool(holds), depth=depth + 1)
+                nested = parse_blocks_contents(node.content)
+                self._add_nodes(nested, inner, sure=sure and bool(holds), depth=depth + 1)
 
     def _add_rule(self, selectors: list[_Selector], declared: Ranked, *, sure: bool) -> None:
         self._order += 1
@@ -188,7 +180,6 @@ def _declarations(nodes: Iterable[Node]) -> Ranked:
 
 
 def _hints(tag: str, attributes: Attributes) -> Iterator[tuple[str, Value]]:
-    """Yield what the tag and older attributes declare."""
     embedded = PATTERNS["embedded"]
     closed = tag in {"details", "dialog"} and "open" not in attributes
     sheet = tag == "link" and embedded.match(attributes.get("href", ""))

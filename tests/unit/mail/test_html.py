@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.mail import html
-from postroom.mail.html import MAX_TEXT
+from postroom.mail.read import MAX_TEXT
 from postroom.mail.stylesheet import MAX_STYLES, MAX_TESTS, StyleSheets
 from tests.cases import for_each
 from tests.conftest import size
@@ -436,6 +436,6 @@ def test_a_paragraph_of_other_white_space_is_no_line(end: str) -> None:
 @given(st.lists(st.one_of(st.sampled_from(TAGS), st.text(max_size=5)), max_size=40).map("".join))
 def test_no_page_makes_it_fail_and_no_text_is_doubled(source: str) -> None:
     rendered = html.render(source)
-    assert rendered.hidden >= 0
+    assert rendered.removed >= 0
     assert rendered.text.count("words") <= source.count("words")
     assert not rendered.text.endswith("\n")

@@ -25,21 +25,8 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.mail.gmail.formats import (
-    NOTHING_SENT,
-    TIMED_OUT,
-    Json,
-    RequestBody,
-    decode_batch,
-    decode_stream,
-    encode_batch,
-    encode_body,
-    error_object,
-    is_certificate_error,
-    json_object,
-    refusal,
-    unreachable,
-)
+from postroom.mail.gmail import formats
+from postroom.mail.gmail.formats import Json, RequestBody, encode_body, json_object, unreachable
 from postroom.mail.gmail.oauth import TokenStore
 
 RETRIES: Final = 3
@@ -64,18 +51,16 @@ class GmailApi:
         endpoint: str,
         tokens: TokenStore,
         *,
-        now: Callable[[], float],
         pause: Callable[[float], None],
         chance: Callable[[], float],
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self.tokens = tokens
-        self._endpoint = endpoint.rstrip("/")
-        self._now = now
         self._pause = pause
         self._chance = chance
         self._has_batches = True
         self._http = httpx2.Client(
+            base_url=endpoint,
             transport=transport,
             timeout=TIMEOUT,
             # A loopback address is never reached through a proxy.
@@ -95,50 +80,46 @@ class GmailApi:
     def act(
         self, path: str, body: Json | None = None, raw: bytes = b"", *, method: str = "POST"
     ) -> Json:
-        """Make a change that must not be repeated: one request, whatever becomes of it.
-
-        The message in the body gets the bytes `raw`; long ones are uploaded.
-        """
+        """Make a change by one request that is never repeated. The message in the body gets the bytes `raw`."""
         token = self._token()
         request = self._request(method, encode_body(path, body, raw), token)
         try:
             response = self._send(request)
-        except NOTHING_SENT as error:
+        except formats.NOTHING_SENT as error:
             raise unreachable(error) from error
         except httpx2.RequestError as error:
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
             raise Uncertain(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
         # Only an error that Gmail itself wrote is a refusal; a proxy knows nothing.
-        refused = 400 <= status < 500 and status not in TIMED_OUT and error_object(response.content)
+        refused = (
+            400 <= status < 500
+            and status not in formats.TIMED_OUT
+            and formats.error_object(response.content)
+        )
         if status >= 300 and not refused:
             failed = f"Gmail failed ({status}) and may have done it nevertheless"
             raise Uncertain(failed, remedy=_CHECK_FIRST)
         if status == 401:
             # The next try has a new token; this request was refused, and is not repeated.
             self._token(spent=token)
-            renewed = Unavailable(
-                "Gmail wanted a newer token, which is here now", remedy="Try again."
-            )
+            why = "Gmail wanted a newer token, which is here now"
+            renewed = Unavailable(why, remedy="Try again.")
             renewed.status = status
             raise renewed
-        self._check(response)
         try:
             return self._read(response)
         except Unavailable as garbled:
             raise Uncertain(garbled.message, remedy=_CHECK_FIRST) from garbled
 
     def get_many(self, paths: Sequence[str]) -> list[Json]:
-        """Return the objects at these paths, in their order, without those that are gone.
-
-        What was refused because it was too much at once is asked for again, as long as that helps.
-        """
+        """Return the objects at these paths, in their order, without those that are gone."""
         found: dict[str, Json | PostroomError] = {}
         left, turn = list(paths), 0
+        # What was refused because it was too much at once is asked for again, as long as that helps.
         while left and turn <= RETRIES:
             found.update(zip(left, self._get_round(left), strict=True))
-            failed = [path for path in left if isinstance(found[path], Limited | Unavailable)]
-            if failed:
+            if failed := [p for p in left if isinstance(found[p], Limited | Unavailable)]:
                 turn = 0 if len(failed) < len(left) else turn + 1
                 self._pause(self._backoff(turn) / 5)
             left = failed
@@ -152,45 +133,37 @@ class GmailApi:
         body = RequestBody(with_query(path, fields=key, **params))
         response = self._call("GET", body, lambda response: response, stream=True)
         try:
-            yield from decode_stream(response.iter_bytes(CHUNK), key)
+            yield from formats.decode_stream(response.iter_bytes(CHUNK), key)
         except httpx2.RequestError as error:
             raise unreachable(error) from error
         finally:
             response.close()
-
-    # One request
 
     def _token(self, spent: str = "") -> str:
         return self.tokens.access_token(self._post_form, spent=spent)
 
     def _request(self, method: str, body: RequestBody, token: str) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {token}"}
-        if body.type:
-            headers["Content-Type"] = body.type
-        url = self._endpoint + body.path
-        return self._http.build_request(method, url, headers=headers, content=body.content)
+        headers |= {"Content-Type": body.type} if body.type else {}
+        return self._http.build_request(method, body.path, headers=headers, content=body.content)
 
     def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """Return the response; an error's body is read, also of a stream."""
         if self._http.is_closed:
             raise Unavailable("The mailbox is closed", remedy="Open it again.")
         response = self._http.send(request, stream=stream)
         if response.status_code >= 300:
-            response.read()
-            response.close()
+            response.read()  # which closes it
         return response
 
     def _read(self, response: httpx2.Response) -> Json:
-        """Return the object in a response, or raise the error that the response is."""
         self._check(response)
         return json_object(response.content) if response.content else {}
 
     def _check(self, response: httpx2.Response) -> None:
         if response.status_code >= 300:
-            raise refusal(response, now=self._now(), sign_in=self.tokens.remedy)
+            raise formats.refusal(response, now=self.tokens.now(), sign_in=self.tokens.remedy)
 
     def _exchange(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        """Return the response to a request that may be repeated; a lost connection is `Unavailable`."""
         try:
             return self._send(request, stream=stream)
         except httpx2.RequestError as error:
@@ -204,7 +177,6 @@ class GmailApi:
         *,
         stream: bool = False,
     ) -> T:
-        """Return what `read` makes of the response to a request that may be repeated."""
         token = self._token()
 
         def attempt() -> T:
@@ -221,13 +193,12 @@ class GmailApi:
         return self._retry(attempt)
 
     def _retry(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns; after a failure that may pass, pause and try again."""
         for turn in range(RETRIES):
             try:
                 return attempt()
             except (Limited, Unavailable) as error:
                 wait = error.seconds if isinstance(error, Limited) else 0.0
-                if wait > PATIENCE or self._http.is_closed or is_certificate_error(error):
+                if wait > PATIENCE or self._http.is_closed or formats.is_certificate_error(error):
                     raise
                 self._pause(max(wait, self._backoff(turn)))
         return attempt()
@@ -237,8 +208,6 @@ class GmailApi:
         return float(2.0**turn * (0.25 + 0.25 * self._chance()))
 
     def _post_form(self, uri: str, form: Mapping[str, str]) -> tuple[int, Json]:
-        """Return the status and the answer of the token endpoint, which may be asked repeatedly."""
-
         def attempt() -> tuple[int, Json]:
             response = self._exchange(self._http.build_request("POST", uri, data=dict(form)))
             if response.status_code in {500, 502, 503, 504}:
@@ -248,8 +217,6 @@ class GmailApi:
             return response.status_code, {}
 
         return self._retry(attempt)
-
-    # Many requests
 
     def _get_round(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="gmail") as pool:
@@ -269,18 +236,16 @@ class GmailApi:
 
     def _get_batch(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         def read(response: httpx2.Response) -> list[Json | PostroomError]:
-            answers = decode_batch(response, len(paths))
-            for answer in answers:
-                if answer.status_code == 401:  # so that the batch is sent again with a new token
-                    self._check(answer)
-            return [self._read_or_error(answer) for answer in answers]
+            return [self._read_or_error(one) for one in formats.decode_batch(response, len(paths))]
 
-        return self._call("POST", encode_batch(paths), read)
+        return self._call("POST", formats.encode_batch(paths), read)
 
     def _read_or_error(self, response: httpx2.Response) -> Json | PostroomError:
         try:
             return self._read(response)
         except PostroomError as error:
+            if error.status == 401:  # the batch is sent again with a new token
+                raise
             return error
 
 

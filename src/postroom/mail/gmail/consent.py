@@ -27,10 +27,8 @@ WAIT: Final = 300  # seconds for the person in the browser
 TICK: Final = 0.1  # seconds between two looks whether the browser came back
 DONE: Final = "You can close this page. The terminal says how it went."
 
-_GOOGLE: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
-_LOOPBACK: Final = re.compile(
-    r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
-)
+_GOOGLE: Final = r"https://accounts\.google\.com/[A-Za-z0-9/._-]*"
+_LOOPBACK: Final = r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
 # What Google's errors mean, and what to do.
 _ERRORS: Final = {
     "access_denied": (
@@ -54,9 +52,8 @@ class Consent(NamedTuple):
 
 def scopes(level: str, *, by_draft: bool) -> tuple[str, ...]:
     """Return the smallest scopes of Google's that this level needs; all but `read` can send."""
-    if level in {"modify", "read"}:
-        return (MODIFY,) if level == "modify" else (READ,)
-    return (READ, SEND if level == "send" and not by_draft else COMPOSE)
+    needed = {"modify": (MODIFY,), "read": (READ,), "send": (READ, COMPOSE if by_draft else SEND)}
+    return needed.get(level, (READ, COMPOSE))
 
 
 def permissions(given: Iterable[str]) -> tuple[str, ...]:
@@ -73,28 +70,25 @@ def ask(
     pasted: Callable[[str], str] | None,
     say: Callable[[str], None],
 ) -> Consent:
-    """Have the person agree in a browser.
-
-    `pasted`, if given, asks for the address at which a browser on another machine ended.
-    """
+    """Have the person agree in a browser; `pasted` asks for the address at which one elsewhere ended."""
     from google_auth_oauthlib.flow import InstalledAppFlow
     from oauthlib.oauth2 import OAuth2Error
     from requests.exceptions import RequestException
 
-    page = client.auth_uri or GOOGLES_PAGE
+    page, is_local = client.auth_uri or GOOGLES_PAGE, token_uri.startswith("http://")
     # A page on this machine only beside a token service on this machine: in tests.
-    if not (_LOOPBACK if token_uri.startswith("http://") else _GOOGLE).fullmatch(page):
+    if not re.fullmatch(_LOOPBACK if is_local else _GOOGLE, page):
         raise Invalid(
             "The OAuth client names a page that is not Google's (auth_uri)",
             remedy="Download credentials.json from Google's console again.",
         )
-    about = {"client_id": client.id, "client_secret": client.secret}
-    config = {"installed": about | {"auth_uri": page, "token_uri": token_uri}}
-    flow = InstalledAppFlow.from_client_config(config, list(wanted))
-    flow.oauth2session.trust_env = token_uri.startswith("https://")
+    config = {"client_id": client.id, "client_secret": client.secret}
+    config |= {"auth_uri": page, "token_uri": token_uri}
+    flow = InstalledAppFlow.from_client_config({"installed": config}, list(wanted))
+    flow.oauth2session.trust_env = not is_local
     # Lets oauthlib accept fewer scopes than were asked for, and plain HTTP to this machine itself.
     os.environ |= {"OAUTHLIB_RELAX_TOKEN_SCOPE": "1"}
-    if token_uri.startswith("http://"):  # the settings allow that on loopback alone
+    if is_local:  # the settings allow that on loopback alone
         os.environ |= {"OAUTHLIB_INSECURE_TRANSPORT": "1"}
     try:
         if pasted is None:
@@ -163,7 +157,7 @@ def _code(text: str, state: str) -> str:
     """Return the code from what was pasted: the code itself, or the address that holds it."""
     plain = text.strip()
     if "://" not in plain:
-        if not plain or len(plain.split()) > 1:
+        if len(plain.split()) != 1:
             raise Invalid("This is not a code", remedy="Run it again, and paste the whole address.")
         return unquote(plain)
     found = {key: values[0] for key, values in parse_qs(urlsplit(plain).query).items()}
@@ -180,11 +174,9 @@ def _code(text: str, state: str) -> str:
 
 
 def _refused(error: str) -> AuthRequired:
-    unknown = (
-        f"Google refused to sign in: {one_line(error)[:60]}",
-        "Check that credentials.json is that of your app, and run it again.",
-    )
-    message, remedy = _ERRORS.get(error, unknown)
+    why = f"Google refused to sign in: {one_line(error)[:60]}"
+    usual = "Check that credentials.json is that of your app, and run it again."
+    message, remedy = _ERRORS.get(error, (why, usual))
     return AuthRequired(message, remedy=remedy)
 
 
@@ -201,6 +193,6 @@ def _consent(flow: InstalledAppFlow, wanted: tuple[str, ...]) -> Consent:
             "Nothing was allowed on Google's page", remedy="Run it again, and tick the boxes there."
         )
     token = json.loads(credentials.to_json()) | {"scopes": sorted(given)}
-    seconds = flow.oauth2session.token.get("refresh_token_expires_in", 0)
-    ends = int(seconds) if isinstance(seconds, int | str) and str(seconds).isdigit() else 0
+    seconds = str(flow.oauth2session.token.get("refresh_token_expires_in", 0))
+    ends = int(seconds) if seconds.isdecimal() else 0
     return Consent(token, frozenset(wanted) - frozenset(given), ends)

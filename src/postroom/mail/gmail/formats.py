@@ -1,4 +1,7 @@
-"""The formats of Gmail's interface: bodies of requests, batches, base64 that arrives in pieces, and refusals as errors."""
+"""The formats of Gmail's interface: bodies of requests, batches, base64 in pieces, refusals as errors, and JSON as mails.
+
+Every field is checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import re
 import ssl
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
+from html import unescape
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -25,19 +30,14 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
+from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import one_line
+from postroom.mail import mime
+from postroom.mail.mailbox import SNIPPET
 
 INLINE: Final = 1_000_000  # bytes of a mail that travel inside JSON; larger ones are uploaded
 
 _BOUNDARY: Final = "postroom-batch"
-_IN_TYPE: Final = re.compile(r'boundary="?([^";\s]{1,200})"?', re.IGNORECASE)
-_NUMBER: Final = re.compile(rb"(?im)^content-id:\s*<?response-<?(\d{1,4})>?\s*$")
-_STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
-_RETRY_AFTER: Final = re.compile(rb"(?im)^retry-after:\s*(\S.*?)\s*$")
-_NO_BASE64: Final = re.compile(rb"[^A-Za-z0-9_+/-]")
-
-# Refusals
-
 LONGEST: Final = 86_400.0  # seconds: the longest wait that is taken from Gmail's answer
 DAILY: Final = 3_600.0  # seconds to wait if a daily quota is used up
 TIMED_OUT: Final = frozenset({408, 425})  # may have been carried out, unlike other 4xx
@@ -45,52 +45,30 @@ RETRY_LATER: Final = "Try again in a while."
 
 _DAILY_QUOTA: Final = frozenset({"quotaExceeded", "dailyLimitExceeded"})
 _QUOTA: Final = _DAILY_QUOTA | {"rateLimitExceeded", "userRateLimitExceeded"}
-_RETRY_AT: Final = re.compile(r"[Rr]etry after (\d{4}-\d\d-\d\dT[\d:.]+Z)")
 # Raised before a single byte of the request was sent.
 NOTHING_SENT: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-    httpx2.LocalProtocolError,
-)
+    httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
+    httpx2.ProxyError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError,
+)  # fmt: skip
 
 Json = dict[str, Any]
 
 _ANY: Final[frozenset[str]] = frozenset()
 # Statuses, reasons of which one must be given (`_ANY`: or none), error, message and remedy: the first row that fits counts.
-_REFUSALS: Final[
-    tuple[tuple[Container[int], frozenset[str], type[PostroomError], str, str], ...]
-] = (
+_Refusal = tuple[Container[int], frozenset[str], type[PostroomError], str, str]
+_REFUSALS: Final[tuple[_Refusal, ...]] = (
     ({401}, _ANY, AuthRequired, "Gmail does not accept the token", "{sign_in}"),
-    (
-        {403},
-        frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}),
-        AuthRequired,
-        "Your sign-in does not allow this",
-        "{sign_in} `--scopes modify` allows all that Postroom can do.",
-    ),
-    (
-        {403},
-        frozenset({"accessNotConfigured", "SERVICE_DISABLED"}),
-        Denied,
-        "The Gmail API is not enabled for your app",
-        "Enable it in Google's console: docs/gmail.md shows where.",
-    ),
-    (
-        {403},
-        _ANY,
-        Denied,
-        "Gmail forbids this{detail}",
-        "Ask whoever looks after the account's domain.",
-    ),
+    ({403}, frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}), AuthRequired,
+     "Your sign-in does not allow this", "{sign_in} `--scopes modify` allows all that Postroom can do."),
+    ({403}, frozenset({"accessNotConfigured", "SERVICE_DISABLED"}), Denied,
+     "The Gmail API is not enabled for your app", "Enable it in Google's console: docs/gmail.md shows where."),
+    ({403}, _ANY, Denied, "Gmail forbids this{detail}", "Ask whoever looks after the account's domain."),
     ({404}, _ANY, NotFound, "Gmail has no such thing", "Search for it again."),
     ({409, 412}, _ANY, Conflict, "Gmail refuses{detail}", "Read it again, then decide."),
     (TIMED_OUT, _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
     (range(400, 500), _ANY, Invalid, "Gmail refuses{cause}", "Change the request."),
     (range(1000), _ANY, Unavailable, "Gmail failed ({status})", RETRY_LATER),
-)
+)  # fmt: skip
 
 
 def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomError:
@@ -98,20 +76,17 @@ def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomE
     status = response.status_code
     reasons, sentence = _reasons(response.content)
     detail = f": {sentence}" if sentence else ""
-    error: PostroomError
+    known = 404 if status == 400 and sentence.startswith("Invalid id value") else status
+    kind, message, remedy = next(
+        row[2:] for row in _REFUSALS if known in row[0] and (not row[1] or row[1] & reasons)
+    )
+    message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
+    error = kind(message, remedy=remedy.format(sign_in=sign_in))
     if status == 429 or (status == 403 and reasons & _QUOTA):
         least = DAILY if reasons & _DAILY_QUOTA else 1.0
         wait = max(_wait_seconds(response.headers.get("retry-after", ""), sentence, now), least)
-        error = Limited(
-            f"Gmail's quota is used up{detail}", seconds=wait, remedy="Wait, then try again."
-        )
-    else:
-        known = 404 if status == 400 and sentence.startswith("Invalid id value") else status
-        kind, message, remedy = next(
-            row[2:] for row in _REFUSALS if known in row[0] and (not row[1] or row[1] & reasons)
-        )
-        message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
-        error = kind(message, remedy=remedy.format(sign_in=sign_in))
+        message, remedy = f"Gmail's quota is used up{detail}", "Wait, then try again."
+        error = Limited(message, seconds=wait, remedy=remedy)
     error.status = status
     return error
 
@@ -119,32 +94,27 @@ def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomE
 def error_object(body: bytes) -> Json:
     """Return the error that Gmail itself wrote into a response; empty if there is none."""
     with suppress(Unavailable):
-        error = json_object(body).get("error")
-        return error if isinstance(error, dict) else {}
+        return object_field(json_object(body), "error")
     return {}
 
 
 def _reasons(body: bytes) -> tuple[frozenset[str], str]:
-    """Return the reasons that an error names, and its sentence on one line."""
     error = error_object(body)
     lists = (error.get("errors"), error.get("details"))
     entries = [entry for group in lists if isinstance(group, list) for entry in group]
-    found = (entry.get("reason") for entry in entries if isinstance(entry, dict))
-    sentence = one_line(str(error.get("message", "")))[:200].rstrip(".")
-    return frozenset(reason for reason in found if isinstance(reason, str)), sentence
+    reasons = {str(entry.get("reason")) for entry in entries if isinstance(entry, dict)}
+    return frozenset(reasons), one_line(str(error.get("message", "")))[:200].rstrip(".")
 
 
 def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
-    """Return how long Gmail asks to wait: in a header, as seconds or a date, or in its sentence."""
     if re.fullmatch(r"[0-9]{1,9}", retry_after):
         return min(float(retry_after), LONGEST)
     until = 0.0
     with suppress(ValueError, OverflowError):
         until = parsedate_to_datetime(retry_after).timestamp() if retry_after else 0.0
-    if found := _RETRY_AT.search(sentence):
+    if found := re.search(r"[Rr]etry after (\d{4}-\d\d-\d\dT[\d:.]+Z)", sentence):
         with suppress(ValueError):
-            moment = datetime.fromisoformat(found[1].removesuffix("Z"))
-            until = moment.replace(tzinfo=UTC).timestamp()
+            until = datetime.fromisoformat(found[1]).timestamp()
     return min(max(0.0, until - now), LONGEST)
 
 
@@ -159,8 +129,13 @@ def json_object(body: bytes) -> Json:
     return found
 
 
+def object_field(answer: Json, key: str = "message") -> Json:
+    """Return an object within an object; an empty one if there is none."""
+    value = answer.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def malformed(problem: str) -> Unavailable:
-    """Return the error for an answer of Gmail's that lacks or garbles what it must have."""
     return Unavailable(f"Gmail's answer {problem}", remedy=RETRY_LATER)
 
 
@@ -177,18 +152,12 @@ def unreachable(error: Exception) -> Unavailable:
 
 
 def is_certificate_error(error: BaseException | None) -> bool:
-    """Whether a certificate was rejected, anywhere in the chain of causes."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-# Bodies
-
-
 class RequestBody(NamedTuple):
-    """What a request carries, and the path it goes to."""
-
     path: str
     type: str = ""
     content: bytes = b""
@@ -200,21 +169,22 @@ def encode_batch(paths: Sequence[str]) -> RequestBody:
         f"GET {path} HTTP/1.1\r\n\r\n\r\n"
         for number, path in enumerate(paths)
     ]
-    content = "".join(parts) + f"--{_BOUNDARY}--\r\n"
-    kind = f'multipart/mixed; boundary="{_BOUNDARY}"'
-    return RequestBody("/batch/gmail/v1", kind, content.encode("ascii"))
+    content = f"{''.join(parts)}--{_BOUNDARY}--\r\n".encode("ascii")
+    return RequestBody("/batch/gmail/v1", f'multipart/mixed; boundary="{_BOUNDARY}"', content)
 
 
 def decode_batch(response: httpx2.Response, count: int) -> list[httpx2.Response]:
     """Return the answers in the order of their requests, in whatever order they arrived."""
-    boundary = _IN_TYPE.search(response.headers.get("content-type", ""))
-    mark = b"--" + boundary[1].encode("utf-8", "replace") if boundary else b""
+    kind = response.headers.get("content-type", "")
+    boundary = re.search(r'(?i)boundary="?([^";\s]{1,200})"?', kind)
+    mark = rb"(?m)^" + re.escape(f"--{boundary[1]}".encode()) if boundary else b""
     found: dict[int, httpx2.Response] = {}
-    for part in re.split(rb"(?m)^" + re.escape(mark), response.content)[1:-1] if mark else ():
+    for part in re.split(mark, response.content)[1:-1] if mark else ():
         head, _, answer = part.partition(b"\r\n\r\n")
         top, _, content = answer.partition(b"\r\n\r\n")
-        number, status, wait = _NUMBER.search(head), _STATUS.match(top), _RETRY_AFTER.search(top)
-        if number and status:
+        number = re.search(rb"(?im)^content-id:\s*<?response-<?(\d{1,4})>?\s*$", head)
+        wait = re.search(rb"(?im)^retry-after:\s*(\S.*?)\s*$", top)
+        if number and (status := re.match(rb"HTTP/\d(?:\.\d)? (\d{3})", top)):
             headers = {"retry-after": wait[1].decode("latin-1")} if wait else {}
             found[int(number[1])] = httpx2.Response(
                 int(status[1]), headers=headers, content=content.strip()
@@ -227,10 +197,7 @@ def decode_batch(response: httpx2.Response, count: int) -> list[httpx2.Response]
 
 
 def encode_body(path: str, body: Json | None, raw: bytes) -> RequestBody:
-    """Return the body of a request, whose message (`message`, or the body itself) has the bytes `raw`.
-
-    Long ones are uploaded: the JSON and the mail as two parts.
-    """
+    """Return the body of a request, whose message has the bytes `raw`: in the JSON, or as a part of its own if long."""
     if body is None:
         return RequestBody(path)
     if len(raw) <= INLINE:
@@ -242,8 +209,7 @@ def encode_body(path: str, body: Json | None, raw: bytes) -> RequestBody:
         boundary += "x"
     head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
     between = f"\r\n--{boundary}\r\nContent-Type: message/rfc822\r\n\r\n"
-    start = f"{head}{json.dumps(body)}{between}".encode()
-    content = b"".join([start, raw, f"\r\n--{boundary}--".encode()])
+    content = f"{head}{json.dumps(body)}{between}".encode() + raw + f"\r\n--{boundary}--".encode()
     kind = f'multipart/related; boundary="{boundary}"'
     return RequestBody(f"/upload{path}?uploadType=multipart", kind, content)
 
@@ -259,14 +225,13 @@ def decode_stream(pieces: Iterator[bytes], key: str) -> Iterator[bytes]:
             if not start:
                 continue
             is_open, buffer = True, buffer[start.end() :]
-        end = _NO_BASE64.search(buffer)  # the closing quote, or padding in whatever spelling
-        if end:
+        # The closing quote, or padding in whatever spelling.
+        if end := re.search(rb"[^A-Za-z0-9_+/-]", buffer):
             yield decode_base64(buffer[: end.start()])
             for _rest in pieces:  # so that a connection that breaks here is noticed
                 pass
             return
-        whole = len(buffer) // 4 * 4
-        if whole:
+        if whole := len(buffer) // 4 * 4:
             yield decode_base64(buffer[:whole])
             buffer = buffer[whole:]
     raise malformed("ended too early")
@@ -279,3 +244,163 @@ def decode_base64(text: bytes) -> bytes:
         return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
     except binascii.Error:
         raise malformed("is damaged") from None
+
+
+# From JSON to mails
+
+SUMMARY_HEADERS: Final = ("From", "To", "Subject", "Message-ID", "Content-Type")
+SUMMARY: Final = "id,threadId,labelIds,snippet,internalDate,sizeEstimate,payload(mimeType,headers)"
+WHOLE: Final = "id,threadId,labelIds,internalDate,sizeEstimate,raw"
+PARTS: Final = "id,threadId,labelIds,internalDate,sizeEstimate,payload"
+LARGE: Final = 4_000_000  # bytes of a mail from which on its files are fetched one by one
+MAX_PARTS: Final = 1_000
+MAX_DEPTH: Final = 50  # parts within parts
+
+ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_BREAKS: Final = re.compile(r"[\r\n\0]+")
+
+
+def text_field(answer: Json, key: str) -> str:
+    """Return a text that Gmail must have given."""
+    value = answer.get(key)
+    if isinstance(value, str) and value:
+        return value
+    raise malformed(f"lacks its {key}")
+
+
+def id_field(answer: Json, key: str = "id") -> str:
+    """Return an id that Gmail must have given and that can be part of a path."""
+    value = text_field(answer, key)
+    if ID.fullmatch(value):
+        return value
+    raise malformed(f"has a strange {key}")
+
+
+def object_list(answer: Json, key: str) -> list[Json]:
+    """Return a list of objects; Gmail leaves out an empty one."""
+    value = answer.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise malformed(f"has strange {key}")
+    return value
+
+
+def label_ids(answer: Json) -> tuple[str, ...]:
+    value = answer.get("labelIds")
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def number_field(answer: Json, key: str) -> int:
+    """Return a number, which Gmail may write as a text; 0 if there is none."""
+    value = answer.get(key)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def bytes_field(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise malformed("lacks the mail itself")
+    return decode_base64(value.encode("ascii", "replace"))
+
+
+def summary(answer: Json, labels: frozenset[str]) -> Summary:
+    head = object_field(answer, "payload")
+    mail = mime.read(_head(head) + b"\r\n")
+    snippet, kind = answer.get("snippet"), str(head.get("mimeType") or "").lower()
+    # A list does not fetch the parts of a mail; its own type suggests whether it has files.
+    no_files = kind != "multipart/mixed" and (kind or "text/").startswith(("text/", "multipart/"))
+    return Summary(
+        *_place(answer),
+        size=number_field(answer, "sizeEstimate"),
+        labels=labels,
+        sender=mail.sender or Party("", ""),
+        to=mail.to,
+        subject=mail.subject,
+        snippet=one_line(unescape(snippet))[:SNIPPET] if isinstance(snippet, str) else "",
+        attachments=int(not no_files),
+        message_id=mail.message_id,
+    )
+
+
+def message(answer: Json, labels: frozenset[str]) -> Message:
+    raw = bytes_field(answer["raw"]) if "raw" in answer else b""
+    size = len(raw) or number_field(answer, "sizeEstimate")
+    mail = mime.read(raw) if "raw" in answer else _read_parts(answer)
+    return Message(*_place(answer), size, labels, mail)
+
+
+def _place(answer: Json) -> tuple[str, str, int]:
+    date = number_field(answer, "internalDate") // 1000
+    return id_field(answer), id_field(answer, "threadId"), date
+
+
+# Large mails: headers and texts are fetched, files stay at Gmail until they are wanted
+
+
+def parts(payload: Json) -> dict[str, Json]:
+    """Return the parts of a mail by the paths that the MIME reader gives them."""
+    found, level = {"": payload}, [("", payload)]
+    for _ in range(MAX_DEPTH):
+        level = [
+            (f"{path}.{number}".lstrip("."), part)
+            for path, parent in level
+            for number, part in enumerate(object_list(parent, "parts"), 1)
+        ][:MAX_PARTS]
+        found.update(level)
+    # A mail of one part has it at 1, whatever its type.
+    return {"1": payload} | found
+
+
+def _read_parts(answer: Json) -> Mail:
+    payload = object_field(answer, "payload")
+    if not payload:
+        raise malformed("lacks the mail itself")
+    mail, by_path = mime.read(skeleton(payload)), parts(payload)
+    files = tuple(
+        replace(file, size=number_field(object_field(by_path.get(file.part, {}), "body"), "size"))
+        for file in mail.attachments
+    )
+    damage = mail.damage
+    if any(map(_has_separate_text, by_path.values())):
+        damage += ("A text of this mail is too large to be shown here",)
+    return replace(mail, attachments=files, damage=damage)
+
+
+def _has_separate_text(part: Json) -> bool:
+    """Whether Gmail stores the text of a part apart, as it does with files."""
+    is_text = str(part.get("mimeType") or "").lower().startswith("text/")
+    return is_text and not part.get("filename") and "attachmentId" in object_field(part, "body")
+
+
+def skeleton(payload: Json, depth: int = 0) -> bytes:
+    """Return a mail with the same headers, structure and texts, whose files are empty."""
+    kind = str(payload.get("mimeType") or "").lower()
+    kind = kind if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+", kind) else "text/plain"
+    nested = kind.startswith("multipart/") and depth < MAX_DEPTH
+    if children := object_list(payload, "parts") if nested else []:
+        mark = f"=_postroom_{depth}"
+        inner = [skeleton(part, depth + 1) for part in children[:MAX_PARTS]]
+        joined = b"".join(f"\r\n--{mark}\r\n".encode() + part for part in inner)
+        end = f"\r\n--{mark}--\r\n".encode()
+        return _head(payload, f'{kind}; boundary="{mark}"') + joined + end
+    body = object_field(payload, "body")
+    data = b"" if "attachmentId" in body else bytes_field(body.get("data", ""))
+    # Whatever the header says, Gmail returns many charsets as UTF-8.
+    is_utf8 = data.decode("utf-8", "replace").encode() == data
+    recoded = kind.startswith("text/") and not data.isascii() and is_utf8
+    head = _head(payload, f"{kind}; charset=utf-8" if recoded else "")
+    return head + b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(data)
+
+
+def _head(payload: Json, content_type: str = "") -> bytes:
+    """Return a part's headers without its transfer encoding, each on one line, with another type if one is given."""
+    replaced = {"content-transfer-encoding", "content-type" if content_type else ""}
+    lines = []
+    for header in object_list(payload, "headers"):
+        key, value = header.get("name"), header.get("value")
+        if not isinstance(key, str) or not isinstance(value, str) or key.lower() in replaced:
+            continue
+        if re.fullmatch(r"[!-9;-~]{1,100}", key):
+            lines.append(f"{key}: {_BREAKS.sub(' ', value)}\r\n")
+    lines += [f"Content-Type: {content_type}\r\n"] if content_type else []
+    return "".join(lines).encode("utf-8", "replace")

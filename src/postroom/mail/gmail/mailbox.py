@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -23,19 +24,12 @@ from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SYSTEM_LABELS, Message, Thread, label_key, system_label
+from postroom.core.values import dataclass
 from postroom.mail import mime
-from postroom.mail.gmail import payload
+from postroom.mail.gmail import formats
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json
-from postroom.mail.gmail.oauth import TokenStore
-from postroom.mail.gmail.payload import (
-    LARGE,
-    id_field,
-    number_field,
-    object_field,
-    object_list,
-    text_field,
-)
+from postroom.mail.gmail.formats import Json, id_field, number_field, object_field, object_list
+from postroom.mail.gmail.oauth import TokenStore, sign_in_remedy
 from postroom.mail.gmail.sending import (
     GmailSender,
     changes_since,
@@ -54,27 +48,28 @@ from postroom.mail.mailbox import (
     draft_changed,
     invalid_cursor,
     new_label_name,
+    no_attachment,
     not_found,
 )
 
-LABEL_SECONDS: Final = (
-    300.0  # seconds for which names are cached; a person may rename one at any time
-)
+LABEL_SECONDS: Final = 300.0  # for which names are cached; a person may rename one at any time
+OWN_SECONDS: Final = 600.0  # for which the account's own addresses are cached
+CACHED_SIZES: Final = 5_000  # mails whose size is known from a list
 LABELS: Final = f"{USER}/labels"
 
 # Where Gmail's id of a system label is not its name here.
 _LABEL_IDS: Final = {"CATEGORY_PRIMARY": "CATEGORY_PERSONAL"}
-_LABEL_NAMES: Final = {id: name for name, id in _LABEL_IDS.items()}
+_LABEL_NAMES: Final = {_LABEL_IDS.get(name, name): name for name in SYSTEM_LABELS}
 
 
+@dataclass(slots=True)
 class LabelCache:
     """The account's labels, fetched as seldom as possible."""
 
-    def __init__(self, api: GmailApi, now: Callable[[], float]) -> None:
-        self._api = api
-        self._now = now
-        self._own: dict[str, str] = {}  # id → name, of the person's own
-        self._fetched = -LABEL_SECONDS
+    _api: GmailApi
+    _now: Callable[[], float]
+    _own: dict[str, str] = field(default_factory=dict)  # id → name, of the person's own
+    _fetched: float = -LABEL_SECONDS
 
     @property
     def _is_stale(self) -> bool:
@@ -82,26 +77,24 @@ class LabelCache:
 
     def _fetch(self) -> None:
         rows = object_list(self._api.get(LABELS, fields="labels(id,name,type)"), "labels")
-        names = {text_field(row, "id"): text_field(row, "name") for row in rows}
+        names = {formats.text_field(row, "id"): formats.text_field(row, "name") for row in rows}
         # Replaced as a whole: other threads read it meanwhile.
-        self._own = {id: name for id, name in names.items() if not _system_name(id)}
+        self._own = {id: name for id, name in names.items() if id not in _LABEL_NAMES}
         self._fetched = self._now()
 
     def all(self) -> tuple[str, ...]:
-        """Return the names of all labels, system labels first."""
         self._fetch()
         return (*sorted(SYSTEM_LABELS), *sorted(self._own.values(), key=str.casefold))
 
     def names(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the names of these labels; an unknown one keeps its id."""
         wanted = frozenset(ids)
-        own = {id for id in wanted if not _system_name(id)}
+        own = wanted - _LABEL_NAMES.keys()
         if own and (self._is_stale or own - self._own.keys()):
             self._fetch()
-        return frozenset(_system_name(id) or self._own.get(id, id) for id in wanted)
+        return frozenset(_LABEL_NAMES.get(id) or self._own.get(id, id) for id in wanted)
 
     def find(self, name: str) -> str | None:
-        """Return the id of a label by its name, in whatever spelling."""
         if known := system_label(name):
             return _LABEL_IDS.get(known, known)
         if self._is_stale:
@@ -111,7 +104,6 @@ class LabelCache:
         return next((id for like, id in pairs if like(self._own[id]) == like(name)), None)
 
     def find_or_create(self, name: str) -> str:
-        """Return the id of a label by its name, created if there is none."""
         if found := self.find(name):
             return found
         try:
@@ -121,22 +113,9 @@ class LabelCache:
             if found := self.find(name):
                 return found
             raise
-        id = text_field(made, "id")
-        self._own = {**self._own, id: text_field(made, "name")}
+        id = formats.text_field(made, "id")
+        self._own = {**self._own, id: formats.text_field(made, "name")}
         return id
-
-
-def _system_name(id: str) -> str:
-    """Return the name of a system label by its id; empty for a label of the person's own."""
-    name = _LABEL_NAMES.get(id, id)
-    return name if name in SYSTEM_LABELS else ""
-
-
-CACHED_SIZES: Final = 5_000  # mails whose size is known from a list
-OWN_SECONDS: Final = 600.0  # for which the account's own addresses are cached
-
-_WITH_TRASH: Final = re.compile(r"\b(?:in|is|label):[\"']?(?:anywhere|spam|trash)\b", re.IGNORECASE)
-_CURSOR: Final = re.compile(r"[!-~]{1,2000}")
 
 
 class GmailMailbox(GmailSender):
@@ -153,15 +132,10 @@ class GmailMailbox(GmailSender):
     def close(self) -> None:
         self._api.close()
 
-    # Reading
-
     def own_addresses(self) -> tuple[Address, ...]:
         id = self._api.tokens.sign_in_id  # another person may have signed in meanwhile
         if id != self._sign_in_id or not 0 <= self._now() - self._own_fetched < OWN_SECONDS:
             rows = object_list(self._api.get(f"{USER}/settings/sendAs"), "sendAs")
-            rows = [
-                r for r in rows if r.get("isPrimary") or r.get("verificationStatus") == "accepted"
-            ]
             rows.sort(key=lambda row: (not row.get("isDefault"), not row.get("isPrimary")))
             self._own = tuple(filter(None, map(_address, rows)))
             self._own_fetched, self._sign_in_id = self._now(), self._api.tokens.sign_in_id
@@ -171,24 +145,26 @@ class GmailMailbox(GmailSender):
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         check_page_size(limit)
-        if cursor and not _CURSOR.fullmatch(cursor):
+        if cursor and not re.fullmatch("[!-~]{1,2000}", cursor):
             raise invalid_cursor()
+        with_trash = re.search(r"(?i)\b(?:in|is|label):[\"']?(?:anywhere|spam|trash)\b", query)
         try:
             found = self._api.get(
                 f"{USER}/messages",
                 q=query.strip(),
                 maxResults=limit,
                 pageToken=cursor,
-                includeSpamTrash=bool(_WITH_TRASH.search(query)),
+                includeSpamTrash=bool(with_trash),
                 fields="messages(id),nextPageToken",
             )
         except Invalid as refused:
             raise invalid_cursor() if cursor else refused from refused
-        ids = [id_field(row) for row in object_list(found, "messages")]
-        how = {"fields": payload.SUMMARY, "format": "metadata"}
-        paths = [_path(id, **how, metadataHeaders=payload.SUMMARY_HEADERS) for id in ids]
-        mails = self._api.get_many(paths)
-        items = tuple(payload.summary(mail, self._label_names(mail)) for mail in mails)
+        how = {"fields": formats.SUMMARY, "format": "metadata"}
+        rows, headers = object_list(found, "messages"), formats.SUMMARY_HEADERS
+        paths = [_path(id_field(row), **how, metadataHeaders=headers) for row in rows]
+        items = tuple(
+            formats.summary(mail, self._label_names(mail)) for mail in self._api.get_many(paths)
+        )
         if len(self._sizes) > CACHED_SIZES:
             self._sizes.clear()
         self._sizes.update((item.id, item.size) for item in items)
@@ -198,7 +174,7 @@ class GmailMailbox(GmailSender):
     def message(self, id: str) -> Message:
         with _naming("Message", id):
             found = self._api.get(_path(id, **_format(self._size(id))))
-        return payload.message(found, self._label_names(found))
+        return formats.message(found, self._label_names(found))
 
     def thread(self, id: str) -> Thread:
         how = {"format": "minimal", "fields": "id,messages(id,sizeEstimate)"}
@@ -208,11 +184,12 @@ class GmailMailbox(GmailSender):
             except NotFound:
                 mail = self._api.get(_path(id, format="minimal", fields="threadId"))
                 found = self._api.get(f"{USER}/threads/{id_field(mail, 'threadId')}", **how)
-            rows = object_list(found, "messages")
-            sizes = {id_field(row): number_field(row, "sizeEstimate") for row in rows}
-            paths = [_path(mail, **_format(size)) for mail, size in sizes.items()]
+            paths = [
+                _path(id_field(row), **_format(number_field(row, "sizeEstimate")))
+                for row in object_list(found, "messages")
+            ]
             items = self._api.get_many(paths)
-        mails = [payload.message(item, self._label_names(item)) for item in items]
+        mails = [formats.message(item, self._label_names(item)) for item in items]
         if not mails:
             raise not_found("Thread", id)
         mails.sort(key=lambda mail: mail.date)
@@ -225,24 +202,21 @@ class GmailMailbox(GmailSender):
     def attachment(self, id: str, part: str) -> AttachmentStream:
         with _naming("Message", id):
             size = self._size(id)
-        if size <= LARGE:
-            file = mime.attachment(self.raw(id), part)
-            return AttachmentStream(file.name, file.type, iter([file.content]))
+        if size <= formats.LARGE:
+            return AttachmentStream.of(mime.attachment(self.raw(id), part))
         found = self._api.get(_path(id, **_format(size)))
-        for listed in payload.message(found, frozenset()).mail.attachments:
-            if listed.part == part:
-                body = object_field(payload.parts(found["payload"])[part], "body")
-                return AttachmentStream(
-                    listed.name, listed.type, self._pieces(id, body, listed.size)
-                )
-        raise mime.no_attachment(part)
+        for file in formats.message(found, frozenset()).mail.attachments:
+            if file.part == part:
+                body = object_field(formats.parts(found["payload"])[part], "body")
+                return AttachmentStream(file.name, file.type, self._pieces(id, body, file.size))
+        raise no_attachment(part)
 
     def _pieces(self, id: str, body: Json, size: int) -> Iterator[bytes]:
         """Yield the bytes of a file as they arrive; raise `Unavailable` if some are missing."""
         if "attachmentId" not in body:
-            yield payload.bytes_field(body.get("data", ""))
+            yield formats.bytes_field(body.get("data", ""))
             return
-        file = quote(payload.text_field(body, "attachmentId"), safe="")
+        file = quote(formats.text_field(body, "attachmentId"), safe="")
         length = 0
         for piece in self._api.stream(f"{USER}/messages/{id}/attachments/{file}", "data"):
             length += len(piece)
@@ -264,13 +238,11 @@ class GmailMailbox(GmailSender):
             ) from None
 
     def _size(self, id: str) -> int:
-        size = self._sizes.get(id)
+        size = self._sizes.get(id)  # another thread may clear them
         if size is None:
             found = self._api.get(_path(id, format="minimal", fields="sizeEstimate"))
             size = self._sizes[id] = number_field(found, "sizeEstimate")
         return size
-
-    # Labels
 
     def labels(self) -> tuple[str, ...]:
         return self._labels.all()
@@ -290,19 +262,16 @@ class GmailMailbox(GmailSender):
                 "addLabelIds": sorted(map(self._labels.find_or_create, add)),
                 "removeLabelIds": sorted(removed),
             }
-            if not any(body.values()):
-                return RelabelResult(id, frozenset(), frozenset())
-            changed = self._api.change("POST", f"{USER}/messages/{id}/modify", body)
-        after = self._label_names(changed)
+            if any(body.values()):
+                found = self._api.change("POST", f"{USER}/messages/{id}/modify", body)
+        after = self._label_names(found)
         return RelabelResult(id, after - before, before - after)
 
     def _label_ids(self, labels: frozenset[str]) -> frozenset[str]:
         return frozenset(filter(None, map(self._labels.find, labels)))
 
     def _label_names(self, answer: Json) -> frozenset[str]:
-        return self._labels.names(payload.label_ids(answer))
-
-    # Drafts
+        return self._labels.names(formats.label_ids(answer))
 
     def drafts(self) -> dict[str, str]:
         found = pages(self._api, f"{USER}/drafts", fields="drafts(id,message/id),nextPageToken")
@@ -340,7 +309,6 @@ class GmailMailbox(GmailSender):
             raise draft_changed(id)
 
     def _draft(self, answer: Json, raw: bytes) -> MailboxDraft:
-        """Return the draft that Gmail made of these bytes."""
         made = object_field(answer)
         version, thread = id_field(made), id_field(made, "threadId")
         labels = self._label_names(made) | {DRAFT}
@@ -359,14 +327,15 @@ def _path(id: str, **params: Value) -> str:
 
 
 def _format(size: int) -> dict[str, Value]:
-    """Return how a mail is asked for: as its bytes, or as its texts if it is large."""
-    if size > LARGE:
-        return {"format": "full", "fields": payload.PARTS}
-    return {"format": "raw", "fields": payload.WHOLE}
+    if size > formats.LARGE:
+        return {"format": "full", "fields": formats.PARTS}
+    return {"format": "raw", "fields": formats.WHOLE}
 
 
 def _address(row: Json) -> Address | None:
-    """Return an own address, with its display name if a letter can carry that."""
+    """Return an own address if it is confirmed, with its display name if a letter can carry that."""
+    if not row.get("isPrimary") and row.get("verificationStatus") != "accepted":
+        return None
     spec, name = row.get("sendAsEmail"), row.get("displayName")
     for text in (f'"{name}" <{spec}>', spec) if name else (spec,):
         with suppress(Invalid):
@@ -375,7 +344,6 @@ def _address(row: Json) -> Address | None:
 
 
 def _notes(query: str) -> tuple[str, ...]:
-    """Return a note if only Gmail understands the query."""
     try:
         parse(query)
     except Invalid as unknown:
@@ -386,7 +354,7 @@ def _notes(query: str) -> tuple[str, ...]:
 @contextmanager
 def _naming(what: str, id: str) -> Iterator[None]:
     """Check an id, and name it in the error if Gmail has no such thing."""
-    if not payload.ID.fullmatch(id):  # it becomes part of a path
+    if not formats.ID.fullmatch(id):  # it becomes part of a path
         raise not_found(what, id)
     try:
         yield
@@ -408,11 +376,8 @@ def open_gmail(
 ) -> GmailMailbox:
     """Return the mailbox of a Gmail account; no request is made yet.
 
-    `tokens` and `clients` are files in the order of search, `account` is the name that remedies mention. `transport`
-    replaces HTTP.
+    `tokens` and `clients` are files in the order of search; remedies name the `account`; `transport` replaces HTTP.
     """
-    store = TokenStore(
-        tokens=tokens, clients=clients, token_uri=token_uri, now=now, account=account
-    )
-    api = GmailApi(endpoint, store, now=now, pause=pause, chance=random.random, transport=transport)
+    store = TokenStore(tokens, clients, token_uri, now, sign_in_remedy(account))
+    api = GmailApi(endpoint, store, pause=pause, chance=random.random, transport=transport)
     return GmailMailbox(api, now=now, by_draft=by_draft)

@@ -14,14 +14,16 @@ import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
+from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable, require
 from postroom.core.text import one_line
+from postroom.core.values import dataclass
 from postroom.store.files import NotRegularFile, locked, opened, replace
 
 EARLY: Final = 60.0  # seconds before its end at which a token counts as spent
@@ -73,25 +75,17 @@ class OAuthToken(NamedTuple):
 PostForm = Callable[[str, Mapping[str, str]], tuple[int, Fields]]
 
 
+@dataclass(slots=True)
 class TokenStore:
-    """The token of one account, shared by threads and processes."""
+    """The token of one account, shared by threads and processes; `remedy` says how to sign in again."""
 
-    def __init__(
-        self,
-        *,
-        tokens: Sequence[Path],
-        clients: Sequence[Path],
-        token_uri: str,
-        now: Callable[[], float],
-        account: str = "",
-    ) -> None:
-        self._files = tuple(tokens)
-        self._clients = tuple(clients)
-        self._uri = token_uri
-        self._now = now
-        self.remedy = sign_in_remedy(account)
-        self._lock = threading.Lock()
-        self._token: OAuthToken | None = None
+    tokens: Sequence[Path]
+    clients: Sequence[Path]
+    token_uri: str
+    now: Callable[[], float]
+    remedy: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _token: OAuthToken | None = None
 
     def access_token(self, post: PostForm, *, spent: str = "") -> str:
         """Return an access token, renewed first if it expired or is the one that was `spent`."""
@@ -99,7 +93,7 @@ class TokenStore:
             token = self._token
             if token is None or not self._is_valid(token, spent):
                 # Another process, or `postroom auth gmail`, may have renewed it.
-                token = find_token(self._files, self.remedy)
+                token = find_token(self.tokens, self.remedy)
             if not self._is_valid(token, spent):
                 with locked(lock_path(token.file)):
                     token = find_token([token.file], self.remedy)
@@ -115,8 +109,8 @@ class TokenStore:
         return hashlib.sha256((token.refresh or token.access).encode()).hexdigest() if token else ""
 
     def _is_valid(self, token: OAuthToken, spent: str) -> bool:
-        fresh = not token.expiry or token.expiry - EARLY > self._now()
-        return bool(token.access) and token.access != spent and fresh
+        is_fresh = not token.expiry or token.expiry - EARLY > self.now()
+        return is_fresh and token.access not in {"", spent}
 
     def _renew(self, token: OAuthToken, post: PostForm) -> OAuthToken:
         if not token.refresh:
@@ -126,22 +120,14 @@ class TokenStore:
                 kind="expired",
             )
         id, secret = _text(token.fields, "client_id"), _text(token.fields, "client_secret")
-        client = (
-            OAuthClient(id, secret)
-            if id and "client_secret" in token.fields
-            else find_client(self._clients)
-        )
-        form = {
-            "grant_type": "refresh_token",
-            "refresh_token": token.refresh,
-            "client_id": client.id,
-            "client_secret": client.secret,
-        }
-        status, body = post(self._uri, form)
+        if not id or "client_secret" not in token.fields:
+            id, secret, *_ = find_client(self.clients)
+        form = {"grant_type": "refresh_token", "refresh_token": token.refresh}
+        form |= {"client_id": id, "client_secret": secret}
+        status, body = post(self.token_uri, form)
         access, seconds = body.get("access_token"), body.get("expires_in", 3600)
         if status == 200 and isinstance(access, str) and isinstance(seconds, int | float):
-            lasts = seconds if 0 < seconds < MAX_SECONDS else 3600
-            return self._save(token, access, lasts, body)
+            return self._save(token, access, seconds if 0 < seconds < MAX_SECONDS else 3600, body)
         error = one_line(str(body.get("error", status)))[:60]
         if error == "invalid_grant":
             raise _revoked(set_aside(token.file), self.remedy)
@@ -156,8 +142,8 @@ class TokenStore:
         )
 
     def _save(self, token: OAuthToken, access: str, seconds: float, body: Fields) -> OAuthToken:
-        expiry = datetime.fromtimestamp(self._now() + seconds, UTC)
-        new = dict(token.fields) | {"token": access, "token_uri": self._uri}
+        expiry = datetime.fromtimestamp(self.now() + seconds, UTC)
+        new = {**token.fields, "token": access, "token_uri": self.token_uri}
         new["expiry"] = f"{expiry:%Y-%m-%dT%H:%M:%S}Z"
         if "access_token" in new:  # the spelling of another program, which reads it again
             new |= {"access_token": access, "expiry_date": int(expiry.timestamp() * 1000)}
@@ -193,8 +179,7 @@ def find_token(files: Sequence[Path], remedy: str) -> OAuthToken:
 def _revoked(aside: Path, remedy: str) -> AuthRequired:
     return AuthRequired(
         f"Google no longer accepts the token: it was revoked or has expired (its file is now {aside})",
-        remedy=f"{remedy} If it expires after seven days, the app is in Google's testing mode:"
-        " docs/gmail.md says how to publish it.",
+        remedy=f"{remedy} If it expires after seven days, the app is in Google's testing mode: docs/gmail.md says how to publish it.",
         kind="expired",
     )
 
@@ -220,8 +205,7 @@ def _text(fields: Fields, key: str) -> str:
 def _expiry(fields: Fields) -> float:
     expiry, milliseconds = fields.get("expiry"), fields.get("expiry_date")
     if isinstance(expiry, str):
-        with suppress(ValueError):
-            # google-auth writes UTC, with a Z or without.
+        with suppress(ValueError):  # google-auth writes UTC, with a Z or without
             return datetime.fromisoformat(expiry.removesuffix("Z")).replace(tzinfo=UTC).timestamp()
     return milliseconds / 1000 if isinstance(milliseconds, int | float) else 0.0
 
@@ -238,7 +222,6 @@ def write_json(file: Path, content: Fields) -> None:
 
 
 def set_aside(file: Path) -> Path:
-    """Rename a token's file so that it is not used again, and return its new name."""
     names = (f"{file.name}.revoked{f'-{number}' if number > 1 else ''}" for number in count(1))
     place = next(path for path in map(file.with_name, names) if not path.exists())
     with suppress(FileNotFoundError):
@@ -253,8 +236,7 @@ def find_client(files: Sequence[Path]) -> OAuthClient:
             return read_client(file)
     raise AuthRequired(
         f"There is no OAuth client at {' or '.join(map(str, files))}",
-        remedy="Make one of the type Desktop app in Google's console (docs/gmail.md shows each step),"
-        " and give its file: `postroom auth gmail --credentials FILE`.",
+        remedy="Make one of the type Desktop app in Google's console (docs/gmail.md shows each step), and give its file: `postroom auth gmail --credentials FILE`.",
     )
 
 
@@ -262,16 +244,14 @@ def read_client(file: Path) -> OAuthClient:
     """Return the OAuth client in this file; raise `Invalid` if it holds another kind of secret."""
     again = "Download it again from Google's console: Clients, Download JSON."
     fields = _read_private_json(file, stat.S_IWGRP | stat.S_IWOTH, again)
-    body = fields.get("installed")
-    if isinstance(body, dict):
+    if isinstance(body := fields.get("installed"), dict):
         id, secret = _text(body, "client_id"), _text(body, "client_secret")
         if id and secret:
             return OAuthClient(id, secret, _text(body, "auth_uri"), fields)
     kind = next((kind for key, kind in _WRONG_FILES.items() if key in fields), "no OAuth client")
     raise Invalid(
         f"{file} is {kind}",
-        remedy="In Google's console, make an OAuth client of the type Desktop app, and download"
-        " its JSON: docs/gmail.md shows each step.",
+        remedy="In Google's console, make an OAuth client of the type Desktop app, and download its JSON: docs/gmail.md shows each step.",
     )
 
 
@@ -289,21 +269,21 @@ def _read_private_json(file: Path, forbidden: int, again: str) -> dict[str, Any]
         raise Unavailable(
             f"{file} cannot be read: {error.strerror}", remedy="Make it a file that you may read."
         ) from error
-    if about.st_uid != os.geteuid():
-        raise Denied(
+    require(
+        (
+            about.st_uid == os.geteuid(),
             f"{file} belongs to another user",
-            remedy="Move it away and sign in with `postroom auth gmail`.",
-        )
-    if about.st_mode & forbidden:
-        raise Denied(
+            "Move it away and sign in with `postroom auth gmail`.",
+        ),
+        (
+            not about.st_mode & forbidden,
             f"Others may use {file} (mode {stat.S_IMODE(about.st_mode):04o})",
-            remedy=f"Run `chmod 600 {file}`. If others had the chance to read it, then"
-            " `postroom auth gmail --revoke`, and sign in again.",
-        )
-    try:
+            f"Run `chmod 600 {file}`. If others had the chance to read it, then `postroom auth gmail --revoke`, and sign in again.",
+        ),
+        kind=Denied,
+    )
+    with suppress(ValueError, RecursionError):  # without its cause, which may hold the token
         found = json.loads(raw) if len(raw) <= MAX_FILE else None
-    except (ValueError, RecursionError):  # without its cause, which may hold the token
-        found = None
-    if not isinstance(found, dict):
-        raise Corrupt(f"{file} is no JSON object", remedy=again)
-    return found
+        if isinstance(found, dict):
+            return found
+    raise Corrupt(f"{file} is no JSON object", remedy=again)

@@ -3,9 +3,8 @@
 Google replaces the Message-ID that it is given, and its search lags, so not finding a letter proves nothing. A draft
 does: sending consumes it, once. The letter is first stored as a draft, whose id the desk keeps. `drafts.send` carries the
 approved bytes again, in case somebody changed the draft. After a lost answer, a draft that is still there proves that
-nothing was sent; the next try uses the same draft, so that if the first request is carried out late, one of the two finds
-it gone. If it is gone, the sent mail is looked for by its header: in the history since, among the newest under Sent, and
-in its conversation.
+nothing was sent; the next try uses it again, so that of two requests one finds it gone. If it is gone, the sent mail is
+looked for by its header: in the history since, among the newest under Sent, and in its conversation.
 
 With `by_draft` false the letter is sent by one `messages.send`; a lost answer is then resolved only by finding the mail.
 """
@@ -20,15 +19,9 @@ from typing import Final
 from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
+from postroom.mail.gmail import formats
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
-from postroom.mail.gmail.formats import Json, malformed
-from postroom.mail.gmail.payload import (
-    id_field,
-    label_ids,
-    number_field,
-    object_field,
-    object_list,
-)
+from postroom.mail.gmail.formats import Json, id_field, number_field, object_field, object_list
 from postroom.mail.mailbox import Accepted, Changes, NotSent, SendOutcome, Unproven
 
 MARK: Final = "X-Postroom-Letter"
@@ -36,18 +29,12 @@ ID_HEADERS: Final = ("Message-ID", "X-Google-Original-Message-ID")
 MAX_PAGES: Final = 200  # of history, and of drafts
 NEWEST: Final = 50  # sent mails, or drafts, that are searched
 HISTORY_KINDS: Final = {
-    "messagesAdded": "added",
-    "labelsAdded": "relabelled",
-    "labelsRemoved": "relabelled",
-    "messagesDeleted": "removed",
-}
-
-_PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})")
+    "messagesAdded": "added", "labelsAdded": "relabelled",
+    "labelsRemoved": "relabelled", "messagesDeleted": "removed",
+}  # fmt: skip
 
 
 class GmailSender:
-    """Sends the letters of an account, and finds out whether they were sent."""
-
     def __init__(self, api: GmailApi, *, by_draft: bool) -> None:
         self._api = api
         self._by_draft = by_draft
@@ -98,10 +85,9 @@ class GmailSender:
             return False
         current = _parse_proof(proof)[1] if proof else ""
         listed = self._api.get(f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)")
-        rows = object_list(listed, "drafts")
+        rows = [row for row in object_list(listed, "drafts") if id_field(row) != current]
         drafts = {id_field(object_field(row)): id_field(row) for row in rows}
-        others = [mail for mail, draft in drafts.items() if draft != current]
-        for mail in self._with_mark(others, letter):
+        for mail in self._with_mark(list(drafts), letter):
             self._delete(drafts[id_field(mail)])
         return True
 
@@ -121,7 +107,7 @@ class GmailSender:
     def _find(self, letter: Letter, history: str) -> Accepted | None:
         for ids in self._candidates(letter.thread, history):
             for mail in self._with_mark(ids, letter):
-                labels = label_ids(mail)
+                labels = formats.label_ids(mail)
                 if SENT in labels and DRAFT not in labels:
                     return Accepted(id_field(mail), id_field(mail, "threadId"))
         return None
@@ -142,10 +128,9 @@ class GmailSender:
                 yield _ids(self._api.get(path, format="minimal", fields=fields))[-NEWEST:]
 
     def _with_mark(self, ids: list[str], letter: Letter) -> list[Json]:
-        """Return those of these mails that are this letter."""
-        how = {"format": "metadata", "fields": "id,threadId,labelIds,payload(headers)"}
-        headers = (MARK, *ID_HEADERS)
-        paths = [with_query(f"{USER}/messages/{i}", **how, metadataHeaders=headers) for i in ids]
+        fields, headers = "id,threadId,labelIds,payload(headers)", (MARK, *ID_HEADERS)
+        how = {"format": "metadata", "fields": fields, "metadataHeaders": headers}
+        paths = [with_query(f"{USER}/messages/{id}", **how) for id in ids]
         return [mail for mail in self._api.get_many(paths) if _is_letter(mail, letter)]
 
 
@@ -155,7 +140,7 @@ def thread_reference(letter: Letter) -> Json:
 
 
 def _parse_proof(proof: str) -> tuple[str, str, str]:
-    found = _PROOF.fullmatch(proof)
+    found = re.fullmatch(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})", proof)
     if not found:
         raise Unavailable("What the ledger keeps of this letter is no proof of Gmail's")
     return found[1], found[2], found[3]
@@ -171,9 +156,6 @@ def _is_letter(mail: Json, letter: Letter) -> bool:
 
 def _ids(answer: Json) -> list[str]:
     return [id_field(row) for row in object_list(answer, "messages")]
-
-
-# Gmail's history
 
 
 def current_cursor(api: GmailApi) -> str:
@@ -204,7 +186,6 @@ def changes_since(api: GmailApi, cursor: str, **only: str) -> Changes:
 
 
 def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:
-    """Yield the pages of a long list, at most `MAX_PAGES`."""
     token = ""
     for _ in range(MAX_PAGES):
         page = api.get(path, maxResults=500, pageToken=token, **params)
@@ -218,4 +199,4 @@ def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:
 def _history_id(answer: Json) -> str:
     if id := number_field(answer, "historyId"):
         return str(id)
-    raise malformed("lacks its historyId")
+    raise formats.malformed("lacks its historyId")

@@ -1,14 +1,13 @@
 """What the embedded mailbox stores: rows, threads, labels and the index, and how a query becomes one FTS5 expression.
 
-A search, newest first, must not take longer for a common word than for a rare one. Two choices achieve
-that. A mail's row id *is* its date (seconds, then a slot within the second), so FTS5 walks its
-lists from the newest mail down and stops at the limit, in whatever order mails arrived. And all
-that a query can ask for, labels and flags included, is a token of the same index, so that FTS5
+A search, newest first, must not take longer for a common word than for a rare one. A mail's row id *is* its date (seconds,
+then a slot within the second), so FTS5 walks its lists from the newest mail down and stops at the limit, in whatever order
+mails arrived. And all that a query can ask for, labels and flags included, is a token of the same index, so that FTS5
 intersects the lists itself instead of looking rows up one by one.
 
-The index keeps no text (it is contentless) and gets its tokens ready-made from `core.text.words`;
-FTS5's own `ascii` tokenizer only splits them at the spaces. A label is added or removed by adding
-or removing its token alone: to FTS5 that is another small document under the same row id.
+The index keeps no text (it is contentless) and gets its tokens ready-made from `core.text.words`; FTS5's own `ascii`
+tokenizer only splits them at the spaces. A label is added or removed by adding or removing its token alone: to FTS5 that
+is another small document under the same row id.
 """
 
 from __future__ import annotations
@@ -17,14 +16,23 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from postroom.core import query as nodes
-from postroom.core.message import SPAM, SYSTEM_LABELS, Mail, Party, Summary, label_key, system_label
+from postroom.core.errors import PostroomError
+from postroom.core.message import (
+    SPAM,
+    SYSTEM_LABELS,
+    Mail,
+    Party,
+    Summary,
+    label_key,
+    system_label,
+)
 from postroom.core.query import Fact, Field, Query, QueryContext
 from postroom.core.text import one_line, words
 from postroom.mail import mime
@@ -52,24 +60,15 @@ SLOT_BITS = 20  # a million mails in one second; the next one counts as a second
 MAX_HEIGHT = 10  # FTS5's parser has a stack of 100, and a level takes up to six of it
 LAST_SECOND = 253_402_300_799  # the end of the year 9999
 
-_QUOTED_LINE = re.compile(r"^>.*", re.MULTILINE)
 _ALL = "·all"
 _PREFIX = {
-    Field.FROM: "f·",
-    Field.TO: "t·",
-    Field.CC: "c·",
-    Field.BCC: "b·",
-    Field.SUBJECT: "s·",
-    Field.FILENAME: "n·",
-    Field.LIST: "l·",
-    Field.DELIVEREDTO: "d·",
-}
+    Field.FROM: "f·", Field.TO: "t·", Field.CC: "c·", Field.BCC: "b·",
+    Field.SUBJECT: "s·", Field.FILENAME: "n·", Field.LIST: "l·", Field.DELIVEREDTO: "d·",
+}  # fmt: skip
 _FACTS = {
-    Fact.EVERYTHING: _ALL,
-    Fact.ANYWHERE: _ALL,
-    Fact.ATTACHMENT: "·attachment",
-    Fact.USERLABELS: "·userlabels",
-}
+    Fact.EVERYTHING: _ALL, Fact.ANYWHERE: _ALL,
+    Fact.ATTACHMENT: "·attachment", Fact.USERLABELS: "·userlabels",
+}  # fmt: skip
 _COLUMNS = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
 WORD_COLUMNS = "body, subject, sender, recipient, cc, bcc, files, marks"
 
@@ -80,8 +79,8 @@ def row_date(row: int) -> int:
 
 def short_hash(text: str) -> int:
     """Return 64 bits that stand for a text, as SQLite's signed integer."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
+    hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(hashed.digest(), "big", signed=True)
 
 
 @lru_cache(maxsize=4096)  # few people write most of the mail
@@ -92,11 +91,8 @@ def _mark(kind: str, value: str) -> str:
 
 
 def label_marks(labels: frozenset[str]) -> frozenset[str]:
-    """Return the tokens by which mails with these labels are found."""
     marks = {_mark("label", label_key(name)) for name in labels}
-    if labels - SYSTEM_LABELS:
-        marks.add(_FACTS[Fact.USERLABELS])
-    return frozenset(marks)
+    return frozenset(marks | {_FACTS[Fact.USERLABELS]} if labels - SYSTEM_LABELS else marks)
 
 
 Tokens = tuple[str, ...]  # a mail's words for each of `WORD_COLUMNS`
@@ -118,20 +114,14 @@ def tokens(mail: Mail) -> Tokens:
     return tuple(map(" ".join, columns))
 
 
-# Names: an id is its row in hexadecimal digits
-
-
 def id_of(row: int) -> str:
     return f"{row:x}"
 
 
-def row_of(id: str, what: str) -> int:
+def row_of(id: str, missing: PostroomError) -> int:
     if not re.fullmatch(r"[0-9a-f]{1,15}", id):
-        raise not_found(what, id)
+        raise missing
     return int(id, 16)
-
-
-# Storing mail
 
 
 class ParsedMail(NamedTuple):
@@ -161,6 +151,7 @@ def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
     second = arrival.date
     if mail.date is not None and 0 <= mail.date <= now + FUTURE_SECONDS:
         second = mail.date
+    own = re.sub("(?m)^>.*", "", mail.text[:4000]).split(maxsplit=SNIPPET)  # without quotations
     people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
     return ParsedMail(
         raw=arrival.raw,
@@ -169,7 +160,7 @@ def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
         second=min(max(second, 0), LAST_SECOND),
         people=json.dumps([[party.name, party.address] for party in people], ensure_ascii=False),
         subject=mail.subject,
-        snippet=_snippet(mail.text),
+        snippet=" ".join(own[:SNIPPET])[:SNIPPET],
         attachments=len(mail.attachments),
         message_id=mail.message_id,
         ancestors=[short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))],
@@ -181,9 +172,7 @@ def store(
     connection: sqlite3.Connection, prepared: Iterable[ParsedMail], known_thread: int | None = None
 ) -> list[int]:
     """Insert the mails that are not stored yet, and return their rows. They join `known_thread` if it is given."""
-    rows: list[int] = []
-    raws: list[Row] = []
-    documents: list[Row] = []
+    stored: dict[int, ParsedMail] = {}
     for item in sorted(prepared, key=lambda item: item.second):
         if connection.execute("SELECT 1 FROM message WHERE hash = ?", [item.hash]).fetchone():
             continue
@@ -197,28 +186,27 @@ def store(
             "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [row, item.hash, thread, len(item.raw), "\n".join(sorted(labels)), *about],
         )
-        rows.append(row)
-        raws.append((row, item.raw))
-        *fields, marks = item.tokens
-        documents.append((row, *fields, _labelled(marks, labels)))
+        stored[row] = item._replace(labels=labels)
+    raws = ((row, item.raw) for row, item in stored.items())
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
-    documents.sort(key=lambda values: values[0])
+    documents = (
+        (row, *_document(stored[row].tokens, stored[row].labels)) for row in sorted(stored)
+    )
     connection.executemany(
         f"INSERT INTO word (rowid, {WORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", documents
     )
-    record(connection, rows, "added")
-    return rows
+    record(connection, stored, "added")
+    return list(stored)
 
 
 def forget(connection: sqlite3.Connection, row: int, stored: str) -> None:
     """Remove a mail; `stored` are its tokens as JSON. Its row id is never used again."""
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     # A contentless index removes a document only if it is given the same tokens again.
-    *fields, marks = json.loads(stored)
     connection.execute(
         f"INSERT INTO word (word, rowid, {WORD_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [row, *fields, _labelled(marks, labels_of(found[0]))],
+        [row, *_document(json.loads(stored), labels_of(found[0]))],
     )
     for table in ("message", "raw"):
         connection.execute(f"DELETE FROM {table} WHERE id = ?", [row])
@@ -232,8 +220,9 @@ def record(connection: sqlite3.Connection, rows: Iterable[int], kind: str) -> No
     )
 
 
-def _labelled(marks: str, labels: frozenset[str]) -> str:
-    return " ".join([marks, *label_marks(labels)])
+def _document(tokens: Sequence[str], labels: frozenset[str]) -> Row:
+    *fields, marks = tokens
+    return (*fields, " ".join([marks, *label_marks(labels)]))
 
 
 def _free_row(connection: sqlite3.Connection, second: int) -> int:
@@ -257,18 +246,14 @@ def _join_thread(
     """Return the thread of a new mail, and record the ids of the mail and its ancestors under that thread.
 
     The mail joins `known_thread`, or without one the thread of its nearest ancestor that is known. If mails that came
-    earlier name this mail as their ancestor, their thread and that one are merged, under the smaller number. A mail
-    with neither begins a thread with its row as number; no row is ever used twice.
-
-    Threads of two ancestors are not merged: otherwise a stranger who knows two ids could join a person's conversations.
+    earlier name this mail as their ancestor, their thread and that one are merged, under the smaller number. Threads of
+    two ancestors are not merged: otherwise a stranger who knows two ids could join a person's conversations.
     """
     own_id = short_hash(item.message_id) if item.message_id else None
     ancestors = (_thread_by_id(connection, id) for id in item.ancestors)
-    above = (
-        known_thread
-        if known_thread is not None
-        else next((thread for thread in ancestors if thread is not None), None)
-    )
+    above = known_thread
+    if above is None:
+        above = next((thread for thread in ancestors if thread is not None), None)
     below = None if own_id is None else _thread_by_id(connection, own_id)
     threads = {thread for thread in (above, below) if thread is not None}
     thread = min(threads, default=row)
@@ -287,15 +272,6 @@ def _thread_by_id(connection: sqlite3.Connection, id: int) -> int | None:
     return int(found[0]) if found else None
 
 
-def _snippet(text: str) -> str:
-    """Return the first words of a mail's text, without quoted lines."""
-    own = _QUOTED_LINE.sub("", text[:4000]).split(maxsplit=SNIPPET)
-    return " ".join(own[:SNIPPET])[:SNIPPET]
-
-
-# Labels
-
-
 def labels_of(text: str) -> frozenset[str]:
     return frozenset(text.split("\n")) if text else frozenset()
 
@@ -304,7 +280,7 @@ def relabel(
     connection: sqlite3.Connection, id: str, add: frozenset[str], remove: frozenset[str]
 ) -> RelabelResult:
     """Change the labels of a mail in its row and in the index; return what changed. New labels are created."""
-    row = row_of(id, "Message")
+    row = row_of(id, not_found("Message", id))
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     if not found:
         raise not_found("Message", id)
@@ -337,20 +313,15 @@ def _valid_label(name: str) -> str:
 
 def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
     """Return a label's name as this mailbox spells it; with `make`, a label that does not exist is created."""
-    known = system_label(name)
-    if known:
+    if known := system_label(name):
         return known
     shown = one_line(name)
     key = label_key(shown)
-    found = connection.execute("SELECT name FROM label WHERE key = ?", [key]).fetchone()
-    if found:
+    if found := connection.execute("SELECT name FROM label WHERE key = ?", [key]).fetchone():
         return str(found[0])
     if make:
         connection.execute("INSERT INTO label VALUES (?, ?)", [key, new_label_name(name)])
     return shown
-
-
-# Reading rows
 
 
 def summary(row: Row) -> Summary:
@@ -360,17 +331,11 @@ def summary(row: Row) -> Summary:
     return Summary(*place, sender, tuple(to), *about)
 
 
-# Queries
-
-
 SqlCondition = tuple[str, list[object]]  # on the table `word`, with the values of its parameters
 
 
 def compile_query(query: Query, context: QueryContext) -> SqlCondition:
-    """Return the SQL condition for the mails that match a query.
-
-    The parts of an AND at the top that the index can answer go to FTS5 in one expression, which is fastest.
-    """
+    """Return the SQL condition for the mails that match a query; what the index can answer is one expression."""
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
     indexed = [part for part in parts if _is_indexed(part)]
@@ -381,7 +346,7 @@ def compile_query(query: Query, context: QueryContext) -> SqlCondition:
 
 def _joined(word: str, conditions: list[SqlCondition]) -> SqlCondition:
     texts, values = zip(*conditions, strict=True)
-    return word.join(texts), list(chain.from_iterable(values))
+    return f"({word.join(texts)})", list(chain.from_iterable(values))
 
 
 def _is_indexed(node: Query, levels: int = MAX_HEIGHT) -> bool:
@@ -396,7 +361,6 @@ def _is_indexed(node: Query, levels: int = MAX_HEIGHT) -> bool:
 
 
 def _expression(node: Query, context: QueryContext) -> str:
-    """Return the FTS5 expression of a query that needs only tokens."""
     match node:
         case nodes.And(parts):
             wanted = [_expression(p, context) for p in parts if not isinstance(p, nodes.Not)]
@@ -442,8 +406,7 @@ def _condition(node: Query, context: QueryContext) -> SqlCondition:
     match node:
         case nodes.And(parts) | nodes.Or(parts):
             word = " AND " if isinstance(node, nodes.And) else " OR "
-            text, values = _joined(word, [_condition(part, context) for part in parts])
-            return f"({text})", values
+            return _joined(word, [_condition(part, context) for part in parts])
         case nodes.Not(part):
             text, values = _condition(part, context)
             return f"NOT {text}", values
@@ -452,11 +415,11 @@ def _condition(node: Query, context: QueryContext) -> SqlCondition:
             return f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit]
         case nodes.Dated() | nodes.Age():
             since, until = nodes.bounds(node, context)
-            limits = {"word.rowid >= ?": since, "word.rowid < ?": until}
-            seconds = {
-                s: min(max(t, 0), LAST_SECOND + 1) for s, t in limits.items() if t is not None
-            }
-            return f"({' AND '.join(seconds)})", [
-                second << SLOT_BITS for second in seconds.values()
+            limits = (("word.rowid >= ?", since), ("word.rowid < ?", until))
+            rows: list[SqlCondition] = [
+                (text, [min(max(second, 0), LAST_SECOND + 1) << SLOT_BITS])
+                for text, second in limits
+                if second is not None
             ]
+            return _joined(" AND ", rows)
     raise AssertionError(node)

@@ -28,15 +28,7 @@ from postroom.core.message import (
 from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leaves
 from postroom.mail import mime
 from postroom.mail.local import index
-from postroom.mail.local.index import (
-    MIGRATIONS,
-    ParsedMail,
-    Tokens,
-    id_of,
-    labels_of,
-    row_date,
-    row_of,
-)
+from postroom.mail.local.index import ParsedMail, Tokens, id_of, labels_of, row_date, row_of
 from postroom.mail.mailbox import (
     Accepted,
     Arrival,
@@ -60,8 +52,6 @@ FEW_CHUNKS = 4  # with fewer, an import ends before worker processes have starte
 # Pages in the write-ahead log before a checkpoint; at SQLite's 1,000, an import would copy the same pages repeatedly.
 CHECKPOINT_PAGES = 16_000
 
-_BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
-
 
 class LocalMailbox:
     """One account's mail in one SQLite file; `Mailbox` documents the methods.
@@ -84,25 +74,22 @@ class LocalMailbox:
         self._zone = zone
         self._neighbours = dict(neighbours or {})
         self._patience = patience
-        self._database = Database(path, MIGRATIONS)
+        self._database = Database(path, index.MIGRATIONS)
 
     def close(self) -> None:
         self._database.close()
-
-    # Reading
 
     def own_addresses(self) -> tuple[Address, ...]:
         return self._addresses
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         check_page_size(limit)
-        own = tuple(address.spec for address in self._addresses)
-        tree = parse(query)
+        tree, own = parse(query), tuple(address.spec for address in self._addresses)
         context = QueryContext(now=int(self._now()), me=own, zone=self._zone)
         condition, values = index.compile_query(tree, context)
         if cursor:
             condition += " AND word.rowid < ?"
-            values.append(_after(cursor))
+            values.append(row_of(cursor, invalid_cursor()))
         # The limit is in the inner query, so that FTS5 can stop early; one more row shows whether a page follows.
         found = self._database.rows(
             f"SELECT id, {index.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
@@ -117,7 +104,6 @@ class LocalMailbox:
         return SearchPage(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
-        """Return hints for a search without a result: labels that do not exist, and the addresses that `me` means."""
         parts = list(leaves(query))
         keys = sorted({part.key for part in parts if isinstance(part, Labelled)})
         known = "SELECT 1 FROM label WHERE key = ?"
@@ -128,42 +114,41 @@ class LocalMailbox:
         return tuple(notes)
 
     def message(self, id: str) -> Message:
-        found = self._messages("id = ?", row_of(id, "Message"))
-        if not found:
-            raise not_found("Message", id)
-        return found[0]
+        missing = not_found("Message", id)
+        return self._messages("id = ?", row_of(id, missing), missing)[0]
 
     def thread(self, id: str) -> Thread:
-        row = row_of(id, "Thread")
+        missing = not_found("Thread", id)
+        row = row_of(id, missing)
         # A thread has the id of its first mail. After a merge, that mail has the id of the other thread.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
-        found = self._messages("thread = ?", known[0] if known else row)
-        if not found:
-            raise not_found("Thread", id)
+        found = self._messages("thread = ?", known[0] if known else row, missing)
         return Thread(found[0].thread, found)
 
-    def _messages(self, condition: str, value: object) -> tuple[Message, ...]:
+    def _messages(
+        self, condition: str, value: object, missing: PostroomError
+    ) -> tuple[Message, ...]:
         found = self._database.rows(
             "SELECT id, thread, size, labels, content FROM message JOIN raw USING (id)"
             f" WHERE {condition} ORDER BY id",
             [value],
         )
+        if not found:
+            raise missing
         return tuple(
             Message(id_of(r), id_of(thread), row_date(r), size, labels_of(labels), mime.read(raw))
             for r, thread, size, labels, raw in found
         )
 
     def raw(self, id: str) -> bytes:
-        found = self._database.row("SELECT content FROM raw WHERE id = ?", [row_of(id, "Message")])
+        row = row_of(id, not_found("Message", id))
+        found = self._database.row("SELECT content FROM raw WHERE id = ?", [row])
         if not found:
             raise not_found("Message", id)
         return bytes(found[0])
 
     def attachment(self, id: str, part: str) -> AttachmentStream:
-        file = mime.attachment(self.raw(id), part)
-        return AttachmentStream(file.name, file.type, iter([file.content]))
-
-    # Labels and import
+        return AttachmentStream.of(mime.attachment(self.raw(id), part))
 
     def labels(self) -> tuple[str, ...]:
         own = self._database.rows("SELECT name FROM label ORDER BY key")
@@ -176,16 +161,15 @@ class LocalMailbox:
             return index.relabel(connection, id, add, remove)
 
     def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
-        new = self._new_mails(arrivals)
-        return self._store([index.parse_mail(mail, self._now()) for mail in new], len(arrivals))
+        parsed = [index.parse_mail(mail, self._now()) for mail in self._new_mails(arrivals)]
+        return self._store(parsed, len(arrivals))
 
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
     ) -> Iterator[ImportCount]:
-        """Store many mails, parsed by worker processes; yield the count of each transaction.
+        """Store many mails, parsed by worker processes (one per core); yield the count of each transaction.
 
-        By default there is one worker per core. If there are few mails, or `workers` is 0, this process parses them.
-        Mails are stored in the order of the chunks, so that the result does not depend on the workers.
+        If there are few mails, or `workers` is 0, this process parses them. The result does not depend on the workers.
         """
         source = iter(chunks)
         first = list(islice(source, FEW_CHUNKS))
@@ -202,29 +186,24 @@ class LocalMailbox:
                 yield self._store(parsed, count)
 
     def _new_mails(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """Return the mails that are not in the mailbox yet, without duplicates."""
         known = "SELECT 1 FROM message WHERE hash = ?"
         by_hash = {index.digest(arrival.raw): arrival for arrival in arrivals}
         return [mail for hash, mail in by_hash.items() if not self._database.row(known, [hash])]
 
     def _store(self, parsed: Sequence[ParsedMail], offered: int) -> ImportCount:
-        """Store mails in one transaction; `offered` is their number with those that were stored before."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             added = len(index.store(connection, parsed))
         return ImportCount(added, offered - added)
-
-    # Drafts
 
     def drafts(self) -> dict[str, str]:
         found = self._database.rows("SELECT id, message FROM draft ORDER BY message DESC")
         return {id: id_of(row) for id, row in found}
 
     def draft(self, id: str) -> MailboxDraft:
-        found = self._messages("id = (SELECT message FROM draft WHERE draft.id = ?)", id)
-        if not found:
-            raise not_found("Draft", id)
-        return MailboxDraft(id, found[0].id, found[0])
+        row = "(SELECT message FROM draft WHERE draft.id = ?)"
+        (message,) = self._messages(f"id = {row}", id, not_found("Draft", id))
+        return MailboxDraft(id, message.id, message)
 
     def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         id = f"r{letter.id}"
@@ -249,30 +228,27 @@ class LocalMailbox:
     def _put_draft(
         self, connection: sqlite3.Connection, id: str, letter: Letter, date: datetime
     ) -> None:
-        raw = mime.build(letter, date=date, bcc=True)
+        raw = self.wire(letter, date=date)
         row, tokens = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
         # The index needs the same tokens again when the draft is removed. (Those of its labels may change.)
         stored_tokens = json.dumps(tokens, ensure_ascii=False)
         connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, stored_tokens])
 
     def _remove_draft(self, connection: sqlite3.Connection, id: str, version: str) -> None:
-        found = connection.execute(
-            "SELECT message, tokens FROM draft WHERE id = ?", [id]
-        ).fetchone()
+        deleting = "DELETE FROM draft WHERE id = ? RETURNING message, tokens"
+        found = connection.execute(deleting, [id]).fetchone()
         if not found:
             raise not_found("Draft", id)
         if id_of(found[0]) != version:
             raise draft_changed(id)
-        connection.execute("DELETE FROM draft WHERE id = ?", [id])
         index.forget(connection, *found)
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
     ) -> tuple[int, Tokens]:
         """Store a mail that Postroom built, in this thread if it exists; return its row and its tokens."""
-        known = connection.execute(
-            "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
-        ).fetchone()
+        first = row_of(thread, not_found("Thread", thread)) if thread else -1
+        known = connection.execute("SELECT thread FROM message WHERE id = ?", [first]).fetchone()
         parsed = index.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:
             # A draft and the letter that it becomes may have the same bytes, but both must be stored.
@@ -281,8 +257,6 @@ class LocalMailbox:
         if not stored:
             raise Conflict("This mail is already in the mailbox", remedy="Change it, or leave it.")
         return stored[0], parsed.tokens
-
-    # Changes
 
     def changes(self, since: str = "") -> Changes:
         epoch, head = self._database.rows(
@@ -302,14 +276,11 @@ class LocalMailbox:
         )
         return Changes.collect(cursor, ((kind, id_of(message)) for kind, message in found))
 
-    # Sending
-
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the exact bytes that `send` stores; Bcc is removed for each recipient."""
         return mime.build(letter, date=date, bcc=True)
 
     def prepare(self, letter: Letter, wire: bytes) -> str:  # noqa: ARG002 - the transaction proves it
-        """Return an empty proof: the table `sent` shows what was sent."""
         return ""
 
     def release(self, proof: str) -> bool:
@@ -317,14 +288,11 @@ class LocalMailbox:
         return False
 
     def send(self, letter: Letter, wire: bytes, proof: str = "") -> Accepted:
-        """Store the mail under Sent, and in the mailboxes of local recipients; raise `Conflict` if it was sent before.
-
-        The mail counts as sent once the transaction is committed, which also records it in the table `sent`.
-        """
+        """Store the mail under Sent, and in the mailboxes of local recipients; raise `Conflict` if it was sent before."""
         _refuse_foreign(proof)
         own = {address.key for address in self._addresses}
         recipients = {address.key for address in letter.envelope}
-        labels = frozenset({SENT, *({INBOX, UNREAD} if recipients & own else ())})
+        labels = frozenset({SENT, INBOX, UNREAD} if recipients & own else {SENT})
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM sent WHERE letter = ?", [letter.id]).fetchone():
                 raise Conflict(
@@ -351,8 +319,8 @@ class LocalMailbox:
         return False
 
     def _accepted(self, row: int) -> Accepted:
-        found = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
-        return Accepted(id_of(row), id_of(found[0] if found else row))
+        ((thread,),) = self._database.rows("SELECT thread FROM message WHERE id = ?", [row])
+        return Accepted(id_of(row), id_of(thread))
 
     def _deliver(self) -> None:
         """Store sent mails in the mailboxes of local neighbours; a failed delivery is tried again at the next call."""
@@ -369,11 +337,9 @@ class LocalMailbox:
                 # A mailbox stores the same bytes only once, so a second delivery after a crash does no harm.
                 with closing(LocalMailbox(place, (), now=self._now, zone=self._zone)) as neighbour:
                     neighbour.add_mails([arrival])
+                delivered = "DELETE FROM outgoing WHERE letter = ? AND recipient = ?"
                 with self._database.write() as connection:
-                    connection.execute(
-                        "DELETE FROM outgoing WHERE letter = ? AND recipient = ?",
-                        [letter, recipient],
-                    )
+                    connection.execute(delivered, [letter, recipient])
 
 
 def _refuse_foreign(proof: str) -> None:
@@ -384,13 +350,7 @@ def _refuse_foreign(proof: str) -> None:
         )
 
 
-def _after(cursor: str) -> int:
-    try:
-        return row_of(cursor, "Page")
-    except NotFound:
-        raise invalid_cursor() from None
-
-
 def _without_bcc(wire: bytes) -> bytes:
     head, blank, body = wire.partition(b"\r\n\r\n")
-    return _BCC.sub(b"", head + b"\r\n").removesuffix(b"\r\n") + blank + body
+    head = re.sub(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*", b"", head + b"\r\n")
+    return head.removesuffix(b"\r\n") + blank + body

@@ -31,8 +31,7 @@ def parse_batches(
 ) -> Generator[tuple[int, list[ParsedMail]]]:
     """Yield batches of parsed mails, each for one transaction, in the order of the chunks.
 
-    `offered` are pairs: the number of mails that were read, and the chunk of those that are new. Each batch comes with
-    the sum of its numbers.
+    A chunk of new mails comes with the number of mails that were read for it, and a batch with the sum of these.
     """
     batch: list[ParsedMail] = []
     count = size = 0
@@ -54,7 +53,7 @@ def _core_count() -> int:
 def _parse_chunks(
     offered: Iterable[tuple[int, Chunk]], workers: int, now: float
 ) -> Iterator[tuple[int, list[ParsedMail]]]:
-    # Yield for each chunk its number and its parsed mails, in order, while the workers parse the next chunks.
+    # Yields in order, while the workers parse the next chunks.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     waiting: deque[tuple[int, Chunk, Future[list[ParsedMail]]]] = deque()
 
@@ -91,7 +90,6 @@ def _start_worker() -> None:
 
 def _exit_with_parent() -> None:
     """End this worker when its parent process dies; without this, it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
