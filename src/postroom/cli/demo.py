@@ -19,6 +19,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.core.errors import Invalid, PostroomError
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.wiring import files
@@ -32,16 +33,11 @@ ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
 MOST_LINES = 9  # lines of an answer
 
 
-@click.command("demo")
+@click.command("demo", help=HELP["demo"])
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the demo's folder here."
 )
 def demo_command(keep: Path | None) -> None:
-    """Try it with sample mail, in a folder of its own.
-
-    It reads and writes nothing of yours: no settings, no mailbox, no account. On a terminal you
-    then decide yourself what becomes of the letters.
-    """
     import tempfile
 
     if keep is not None:

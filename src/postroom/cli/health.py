@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.config.settings import Account, Config
 from postroom.core import life
 from postroom.core.audit import ACTORS, RESULTS
@@ -42,10 +43,9 @@ DELIVERS_NOWHERE = "the embedded mailbox keeps letters and delivers to nobody ou
 INBOX_STATES = ("pending", "decided", "drafted", "needs_info", "delegated", "failed")
 
 
-@click.command("status")
+@click.command("status", help=HELP["status"])
 @ui.json_option
 def status_command() -> None:
-    """Show what waits, the mode and the trust level."""
     config = wiring.settings()
     notices = list(config.mode.warnings)
     with find_desk(config) as desk:
@@ -116,10 +116,9 @@ def _spent(desk: Desk) -> int:
 # Checks
 
 
-@click.command("doctor")
+@click.command("doctor", help=HELP["doctor"])
 @ui.json_option
 def doctor_command() -> None:
-    """Check each part, and say how to repair it."""
     checks = list(_all_checks())
     rows = []
     for check in checks:
@@ -277,7 +276,7 @@ def _check_account(config: Config, account: Account) -> Iterator[Check]:
 MOST_FAULTS = 100  # that are listed
 
 
-@click.command("audit")
+@click.command("audit", help=HELP["audit"])
 @click.argument("what", required=False, type=click.Choice(["verify"]), metavar="[verify]")
 @click.option("--letter", default="", metavar="ID", help="Only this letter.")
 @click.option("--since", default="", metavar="DATE", help="From this day or moment (UTC) on.")
@@ -289,11 +288,6 @@ MOST_FAULTS = 100  # that are listed
 )
 @ui.json_option
 def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
-    """Show what was done, when and by whom.
-
-    The newest come last. `postroom audit verify` compares the log files with the ledger's chain. It
-    finds edited, deleted, moved and cut-off lines, and a ledger that is older than the log.
-    """
     filters = {name: given or "" for name, given in options.items()}
     for moment in filter(None, (filters["since"], filters["until"])):
         if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):

@@ -24,6 +24,7 @@ from postroom import wiring
 from postroom.agents.folder import find
 from postroom.agents.roster import NAME_VARIABLE
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.cli.serve import contract_option
 from postroom.config.settings import Config
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
@@ -86,7 +87,7 @@ CLIENTS = {name: McpClient(**row) for name, row in _TABLES["clients"].items()}
 NOTES: dict[str, str] = _TABLES["notes"]
 
 
-@click.command("install")
+@click.command("install", help=HELP["install"])
 @click.argument("client", metavar="CLIENT")
 @click.option("--agent", metavar="NAME", help="The agent's name.  [default: the client's]")
 @contract_option
@@ -97,14 +98,6 @@ NOTES: dict[str, str] = _TABLES["notes"]
 def install_command(
     client: str, agent: str | None, contract: str, agents: bool, remove: bool, yes: bool
 ) -> None:
-    """Register Postroom with Claude Code, Claude Desktop or Cursor.
-
-    CLIENT is claude-code or cursor (for the project in this folder), or claude-desktop; for any
-    other client it prints what to paste. Each change is shown first, what is there stays, and each
-    file is backed up next to itself. A client with a shell gets rules that keep it from deciding in
-    your place. With --agents, Claude Code also gets hooks that bring it what other agents write, and
-    tell them whether it is busy.
-    """
     client = client.lower()
     _check_client(client)
     agent = agent or client

@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -49,15 +50,10 @@ id_argument = click.argument("id")
 yes_option = click.option("--yes", "digests", multiple=True, metavar="DIGEST", help="Do not ask; give the first eight digits of each letter's digest.")  # fmt: skip
 
 
-@click.command("pending")
+@click.command("pending", help=HELP["pending"])
 @click.option("--all", "everything", is_flag=True, help=f"Show rehearsals, and the last {PAST} closed letters too.")  # fmt: skip
 @ui.json_option
 def pending_command(everything: bool) -> None:
-    """List the letters that wait, newest last.
-
-    `!` marks a letter with a red warning on its risk card, `?` one with an amber warning. `postroom
-    show ID` shows the whole letter; the first three characters of an id are enough.
-    """
     states = tuple(HEADINGS) if everything else ORDER
     with ui.open_desk(make=True) as desk:
         letters = desk.reader.lists.summaries(*ORDER)
@@ -80,11 +76,10 @@ def pending_command(everything: bool) -> None:
     ui.output(values, rows or ["Nothing waits."], *hints)
 
 
-@click.command("show")
+@click.command("show", help=HELP["show"])
 @id_argument
 @ui.json_option
 def show_command(id: str) -> None:
-    """Show one letter with its risk card and history."""
     with ui.open_desk() as desk:
         entry = _find(desk, id)
         ui.output(_letter_json(desk, entry), _lines(desk, entry))
@@ -150,17 +145,11 @@ def _show_unless_json(desk: Desk, entry: Entry) -> None:
         click.echo("\n".join(_lines(desk, entry)))
 
 
-@click.command("approve")
+@click.command("approve", help=HELP["approve"])
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @yes_option
 @ui.json_option
 def approve_command(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
-    """Approve letters, after a look at each, and send them.
-
-    Shows the whole letter and its risk card and asks on this terminal. Then it waits out the undo
-    window (Ctrl-C recalls the letter) and sends it. `--yes 1a2b3c4d` says that you have seen the
-    letter with this digest.
-    """
     _check_digests(ids, digests)
     with ui.open_desk() as desk:
         outcomes = []
@@ -231,29 +220,26 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
         raise click.exceptions.Exit(code)
 
 
-@click.command("reject")
+@click.command("reject", help=HELP["reject"])
 @id_argument
 @click.option("--reason", default="", help="Why; the agent reads it.")
 @ui.json_option
 def reject_command(id: str, reason: str) -> None:
-    """Reject a letter, with a reason that the agent reads."""
     _decide(id, "reject", reason)
 
 
-@click.command("revise")
+@click.command("revise", help=HELP["revise"])
 @id_argument
 @click.option("--ask", required=True, metavar="WISH", help="What should be different.")
 @ui.json_option
 def revise_command(id: str, ask: str) -> None:
-    """Ask the agent for another version of a letter."""
     _decide(id, "revise", ask)
 
 
-@click.command("undo")
+@click.command("undo", help=HELP["undo"])
 @id_argument
 @ui.json_option
 def undo_command(id: str) -> None:
-    """Recall an approved letter that is not being sent yet."""
     _decide(id, "undo")
 
 
@@ -262,7 +248,7 @@ def _decide(id: str, event: str, reason: str = "") -> None:
         _report(desk, [desk.decide(_find(desk, id).id, event, by=ui.login_name(), reason=reason)])
 
 
-@click.command("edit")
+@click.command("edit", help=HELP["edit"])
 @id_argument
 @click.option("--from-note", is_flag=True, help="Take the text from the letter's note.")
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Take the letter from this file instead of an editor.")  # fmt: skip
@@ -272,11 +258,6 @@ def _decide(id: str, event: str, reason: str = "") -> None:
 def edit_command(
     id: str, from_note: bool, file: Path | None, no_send: bool, digests: tuple[str, ...]
 ) -> None:
-    """Change a letter, look at the result, and send it.
-
-    Opens $EDITOR on recipients, subject and text. The agent's version is kept; an HTML part is
-    dropped when the text changes. `--yes` takes the digest of the letter before the change.
-    """
     _check_digests((id,), digests)
     with ui.open_desk() as desk:
         entry = _find(desk, id, "edit", digests)
@@ -340,16 +321,12 @@ def _open_editor(text: str) -> str | None:
         raise Unavailable(f"No editor: {why.format_message()}", remedy=remedy) from why
 
 
-@click.command("resolve")
+@click.command("resolve", help=HELP["resolve"])
 @id_argument
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
 @yes_option
 @ui.json_option
 def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) -> None:
-    """Decide a letter that may or may not have been sent.
-
-    Look into the mailbox's Sent folder first. A letter that was not sent waits for a new verdict.
-    """
     if was_sent is None:
         raise Invalid("Was it sent or not?", remedy="Give --sent or --not-sent.")
     _check_digests((id,), digests)
@@ -363,14 +340,10 @@ def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) ->
         _report(desk, [desk.decide(entry.id, "resolve", by=by, sent=was_sent, proof=proof)])
 
 
-@click.command("send-approved")
+@click.command("send-approved", help=HELP["send-approved"])
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
 @ui.json_option
 def send_approved_command(wait: bool) -> None:
-    """Send what is approved and due; finish what was interrupted.
-
-    Takes requests from Plans/ and slips in Approved/ too.
-    """
     with ui.open_desk(make=True, adopt=True) as desk:
         if wait:
             seconds = max((left for _, _, left in _approved(desk)), default=0.0)
