@@ -134,6 +134,14 @@ def test_every_command_of_agent_mail_is_on_its_page() -> None:
     assert set(shown) == set(words)
 
 
+def test_the_help_of_each_command_of_agent_mail_has_its_flags_and_no_others() -> None:
+    from postroom.cli.agentmail import COMMANDS as table
+
+    sections = page("src/postroom/cli/texts/agentmail.txt").split("\n# ")[1:]
+    shown = {part.split("\n")[0]: re.findall(r"^  --([a-z-]+)", part, re.M) for part in sections}
+    assert shown == {name: flags.split() for name, (_, flags) in table.items()}
+
+
 def test_what_tools_may_do_where_is_on_the_page_of_the_vault() -> None:
     from postroom.vault.folders import FILES, FOLDERS
 

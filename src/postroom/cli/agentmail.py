@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from postroom.agents.folder import PATIENCE as USUAL
@@ -28,24 +28,11 @@ HOOK_CHARACTERS: Final = 65_536  # of a message that a hook brings into a contex
 HELP: Final = ("h", "help")
 TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
 FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
+SHORT: Final = {"r": "recipient", "m": "message"}
+NUMBERS: Final = ("stale-hours", "delivered-hours")
+WITH_VALUE: Final = (*SHORT, *SHORT.values(), "as", *NUMBERS)
 USAGE_STATUS: Final = "usage: agentmail status <ready|work|offline>"
 USAGE_SEND: Final = "usage: agentmail send <recipient> <message>"
-
-
-class Flag(NamedTuple):
-    """A flag of a command."""
-
-    about: str
-    value: str = ""  # what it takes, if anything
-    means: str = ""  # the flag that it is another name of
-
-
-class Command(NamedTuple):
-    """A command: its function, how it is called, and its flags."""
-
-    run: Callable[[Invocation], int]
-    usage: str
-    flags: dict[str, Flag]
 
 
 class Invocation(NamedTuple):
@@ -56,17 +43,14 @@ class Invocation(NamedTuple):
     closed: tuple[int, ...] = ()  # descriptors of 0, 1 and 2 that were closed
 
     def has(self, flag: str) -> bool:
-        """Return whether a flag was given that takes no value."""
         return self.given.get(flag, "false") in TRUE
 
     @property
     def patience(self) -> float:
-        """The seconds to wait for another process."""
         return HOOK_PATIENCE if self.has("hook") else USUAL
 
     @property
     def mail(self) -> AgentMail:
-        """The agent mail of the working directory."""
         return AgentMail(os.getcwd(), os.environ)
 
     def identify(self) -> AgentCaller:
@@ -85,15 +69,15 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         _explain_commands(name)
         return 1
-    command = COMMANDS[name]
+    run, flags = COMMANDS[name]
     try:
-        words, given = _parse(arguments[1:], command.flags)
+        words, given = _parse(arguments[1:], flags.split())
     except Invalid as wrong:
-        _explain_flags(command, wrong.message)
+        _explain_flags(name, wrong.message)
         return 1
     call = Invocation(words, given, closed)
     try:
-        return command.run(call)
+        return run(call)
     except NotInTmux as outside:
         return _fail(call, outside.message, OUTSIDE)
     except PostroomError as error:
@@ -116,30 +100,30 @@ def _open_closed_streams() -> tuple[int, ...]:
     return tuple(closed)
 
 
-# Arguments
-
-
 def _explain_commands(name: str) -> None:
     """Write the help, after what is wrong with a name that is no command."""
     is_flag, plain = name.startswith("-"), name.lstrip("-")
     if name and plain not in HELP:
         problem = "flag provided but not defined: -" if is_flag else "unknown command "
         _err(f"{problem}{_printable(plain if is_flag else repr(name))}")
-    _err(_read_text("texts", "agentmail.txt") + "\nRun 'agentmail <command> --help' for usage.")
+    _err(_help(name))
     if is_flag and plain in HELP:
         _err("error: error parsing commandline arguments: flag: help requested")
 
 
-def _explain_flags(command: Command, problem: str) -> None:
+def _explain_flags(command: str, problem: str) -> None:
     if problem != "flag: help requested":
         _err(problem)
-    _err(f"USAGE\n  postroom agentmail {command.usage}" + ("\n\nFLAGS" if command.flags else ""))
-    for name, flag in command.flags.items():
-        _err(f"  --{name} {flag.value}".rstrip().ljust(24) + flag.about)
-    _err(f"\nerror: error parsing commandline arguments: {problem}")
+    _err(f"{_help(command)}\n\nerror: error parsing commandline arguments: {problem}")
 
 
-def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[str], dict[str, str]]:
+def _help(command: str) -> str:
+    """Return the help of a command, or of all of them where there is none of this name."""
+    general, *sections = _read_text("texts", "agentmail.txt").rstrip().split("\n\n# ")
+    return dict(section.split("\n", 1) for section in sections).get(command, general)
+
+
+def _parse(arguments: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the words after the flags, and the values of the flags."""
     given: dict[str, str] = {}
     rest = list(arguments)
@@ -153,16 +137,15 @@ def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[st
         if name not in flags:
             problem = f"flag provided but not defined: -{_printable(name)}"
             raise Invalid("flag: help requested" if name in HELP else problem)
-        flag = flags[name]
-        if not equals and flag.value and not rest:
+        if not equals and name in WITH_VALUE and not rest:
             raise Invalid(f"flag needs an argument: -{name}")
         if not equals:
-            value = rest.pop(0) if flag.value else "true"
-        if not flag.value and value not in (*TRUE, *FALSE):
+            value = rest.pop(0) if name in WITH_VALUE else "true"
+        if name not in WITH_VALUE and value not in (*TRUE, *FALSE):
             raise Invalid(f'invalid boolean value "{_printable(value)}" for -{name}: parse error')
-        if flag.value == "N" and _number(value) is None:
+        if name in NUMBERS and _number(value) is None:
             raise Invalid(f'invalid value "{_printable(value)}" for flag -{name}: parse error')
-        given[flag.means or name] = value
+        given[SHORT.get(name, name)] = value
     return rest, given
 
 
@@ -173,9 +156,6 @@ def _number(value: str) -> int | None:
     except ValueError:
         return None
     return found if abs(found) < 10**9 and value == value.strip() else None
-
-
-# Sending
 
 
 def _send(call: Invocation) -> int:
@@ -254,11 +234,7 @@ def _send_as_person(call: Invocation) -> int:
         )
         if desk is not None:
             desk.recorder.write(Call("send_message", "", "person"), target=recipient)
-    _out(f"Message #{sent.id} sent")
-    return 0
-
-
-# Receiving
+    return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", call)
 
 
 def _receive(call: Invocation) -> int:
@@ -320,7 +296,6 @@ def _format(
 
 
 def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
-    """Return whether a message has the person's seal."""
     if not letter.seal:
         return False
     from postroom import wiring
@@ -331,9 +306,6 @@ def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
     except PostroomError:
         return False
     return is_sealed(key, mail.folder.root, letter.message, letter.seal)
-
-
-# The other commands
 
 
 def _recipients(call: Invocation) -> int:
@@ -388,9 +360,6 @@ def _cleanup(call: Invocation) -> int:
     return _print(done._asdict(), done.describe(dry_run=dry_run), call)
 
 
-# Output
-
-
 def _read_text(*path: str) -> str:
     with open(os.path.join(os.path.dirname(__file__), *path), encoding="utf-8") as file:
         return file.read()
@@ -432,29 +401,13 @@ def _printable(text: str) -> str:
     return one_line(text)
 
 
-JSON: Final = Flag("write JSON")
-AS: Final = Flag("your name, where there is no tmux", "NAME")
-PERSON: Final = Flag("as yourself, the person, in a terminal")
+# Each command's function and flags.
 COMMANDS: Final = {
-    "send": Command(_send, "send [flags] <recipient> <message>", {
-        "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
-        "m": Flag("message", "TEXT", "message"), "message": Flag("message", "TEXT"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "receive": Command(_receive, "receive [flags]", {
-        "hook": Flag("for hooks: mail on stderr with exit code 2"),
-        "fenced": Flag("between two marks, as data"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "recipients": Command(_recipients, "recipients [flags]", {"as": AS, "json": JSON}),
-    "status": Command(_status, "status [flags] <ready|work|offline>", {
-        "as": AS, "hook": Flag("for hooks: quick, and silent whatever is wrong"),
-    }),
-    "mailman": Command(_mailman, "mailman [flags]", {"daemon": Flag("in the background")}),
-    "onboard": Command(_onboard, "onboard", {}),
-    "cleanup": Command(_cleanup, "cleanup [flags]", {
-        "stale-hours": Flag("drop agents not heard of for so long (default 48)", "N"),
-        "delivered-hours": Flag("drop read messages older than this (default 2)", "N"),
-        "dry-run": Flag("say what would be done"), "json": JSON,
-    }),
-}  # fmt: skip
+    "send": (_send, "r recipient m message as person json"),
+    "receive": (_receive, "hook fenced as person json"),
+    "recipients": (_recipients, "as json"),
+    "status": (_status, "as hook"),
+    "mailman": (_mailman, "daemon"),
+    "onboard": (_onboard, ""),
+    "cleanup": (_cleanup, "stale-hours delivered-hours dry-run json"),
+}
