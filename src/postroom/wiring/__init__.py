@@ -41,18 +41,25 @@ def mailbox(
     `transport` replaces HTTP for an account at a provider.
     """
     chosen = config.account(account)
-    if chosen.provider != "gmail":
-        return local_mailbox(config, account, make=make)
+    if chosen.provider == "gmail":
+        return gmail_mailbox(config, chosen, transport)
+    return local_mailbox(config, account, make=make)
+
+
+def gmail_mailbox(
+    config: Config, account: Account, transport: BaseTransport | None = None
+) -> Mailbox:
+    """Return the account's mailbox at Gmail, also where the settings do not use it yet."""
     from postroom.mail.gmail import open_gmail  # brings the HTTP client
 
-    tokens, clients = gmail_files(config, chosen)
+    tokens, clients = gmail_files(config, account)
     return open_gmail(
         config.gmail.endpoint,
         config.gmail.token_uri,
         tokens=tokens,
         clients=clients,
-        account=gmail_name(config, chosen),
-        by_draft=config.sends_by_draft(chosen),
+        account=gmail_name(config, account),
+        by_draft=config.sends_by_draft(account),
         transport=transport,
     )
 
