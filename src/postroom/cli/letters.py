@@ -44,6 +44,7 @@ MARKS = (" ", "?", "!")  # of the levels of a risk card
 COLOURS = (None, "yellow", "red")
 LIST_AUTHORS = {"person": "by hand", "vault": "a note in Drafts/"}  # where no agent is known
 PAST = 50  # closed letters in a list of all
+RESTORE_NOTE = "Restore the code block under *Letter* (``` before and after the text), or edit without --from-note."
 PATIENCE = 60.0  # seconds for another dispatcher to finish
 
 id_argument = click.argument("id")
@@ -63,15 +64,15 @@ def pending_command(everything: bool) -> None:
         rehearsed = desk.reader.lists.count("rehearsal")
     rows: list[str] = []
     for state in states:
-        found = [letter for letter in letters if life.name(letter.state) == state]
-        rows += [click.style(f"{HEADINGS[state]} ({len(found)})", bold=True)] if found else []
-        rows += [row for letter in found for row in _summary_rows(letter, now)]
+        if found := [letter for letter in letters if life.name(letter.state) == state]:
+            rows.append(click.style(f"{HEADINGS[state]} ({len(found)})", bold=True))
+            rows += [row for letter in found for row in _summary_rows(letter, now)]
     hints = []
     if not rules.live:
-        hints = [f"Postroom rehearses ({rules.source}): nothing can be approved or sent."]
+        hints.append(f"Postroom rehearses ({rules.source}): nothing can be approved or sent.")
         if rehearsed and not everything:
-            hints += [f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them."]
-    summaries = [_summary_json(letter) for letter in letters if ui.wants_json()]
+            hints.append(f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them.")
+    summaries = [_summary_json(letter) for letter in letters]
     values = {"mode": rules.mode, "trust": rules.trust, "letters": summaries}
     ui.output(values, rows or ["Nothing waits."], *hints)
 
@@ -130,10 +131,8 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
     if edited := desk.note_difference(entry):
-        yield ui.folded(
-            f"The note was edited and differs (`postroom edit {entry.id} --from-note`):"
-        )
-        yield edited
+        use_it = f"`postroom edit {entry.id} --from-note`"
+        yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
     for state in desk.reader.letters.past_states(entry.id):
         yield ui.folded(life.describe(state))
@@ -153,19 +152,18 @@ def approve_command(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
     _check_digests(ids, digests)
     with ui.open_desk() as desk:
         outcomes = []
-        for at, id in enumerate(ids):
+        for id, digest in zip(ids, digests or ("",) * len(ids), strict=True):
             entry = _find(desk, id)
-            if not digests:
+            if not digest:
                 _show_unless_json(desk, entry)
             try:
-                outcomes.append(_approve_and_send(desk, entry, digests[at] if digests else ""))
+                outcomes.append(_approve_and_send(desk, entry, digest))
             except click.Abort:
                 ui.say(f"The letter {entry.id} was not sent; it still waits.")
         _report(desk, outcomes)
 
 
 def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
-    """Refuse digests that are none, or not one for each letter."""
     if digests and len(digests) != len(ids):
         raise Invalid("--yes is needed once for each letter", remedy="Give them in the same order.")
     for digest in digests:
@@ -205,19 +203,18 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
         ui.say(sentence)
     rows = []
     for entry in entries:
-        path = desk.reader.notes.location(entry.id).path
-        rows += [
-            ui.folded(life.describe(entry.state, id=entry.id)),
-            *([f"  {path}"] if path else []),
-        ]
+        rows.append(ui.folded(life.describe(entry.state, id=entry.id)))
+        if path := desk.reader.notes.location(entry.id).path:
+            rows.append(f"  {path}")
     ui.output({"letters": [_letter_json(desk, entry) for entry in entries]}, rows)
     accounts = {entry.letter.account for entry in entries if entry.kind == "sent"}
     if any(wiring.settings().account(name).provider == "local" for name in accounts):
         ui.say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
     if any(entry.kind == "approved" for entry in entries):
         ui.say("`postroom send-approved` tries again.")
-    for code in (EXIT_CODES[entry.kind] for entry in entries if entry.kind in EXIT_CODES):
-        raise click.exceptions.Exit(code)
+    for entry in entries:
+        if entry.kind in EXIT_CODES:
+            raise click.exceptions.Exit(EXIT_CODES[entry.kind])
 
 
 @click.command("reject", help=HELP["reject"])
@@ -283,11 +280,8 @@ def _letter_from_note(desk: Desk, entry: Entry) -> Letter:
     """Return the letter with the text that is in its note; subject and recipients stay the letter's."""
     text = desk.note_text(entry)
     if text is None:
-        raise NotFound(
-            f"The text of the letter {entry.id} cannot be found in its note",
-            remedy="Restore the code block under *Letter* (``` before and after the text), or edit"
-            " without --from-note.",
-        )
+        problem = f"The text of the letter {entry.id} cannot be found in its note"
+        raise NotFound(problem, remedy=RESTORE_NOTE)
     return replace(entry.letter, text=text)
 
 
@@ -303,9 +297,10 @@ def _letter_from_form(desk: Desk, entry: Entry, file: Path | None) -> Letter:
     for row in head.split("\n"):
         name, colon, value = row.partition(":")
         if not colon or name.strip().lower() not in fields:
-            problem = f"This line does not belong in a letter's head: {row[:60]}"
-            remedy = "Keep To, Cc, Bcc and Subject, a blank line, then the text."
-            raise Invalid(problem, remedy=remedy)
+            raise Invalid(
+                f"This line does not belong in a letter's head: {row[:60]}",
+                remedy="Keep To, Cc, Bcc and Subject, a blank line, then the text.",
+            )
         fields[name.strip().lower()] = value.strip()
     if not blank:
         raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
@@ -317,8 +312,10 @@ def _open_editor(text: str) -> str | None:
     try:
         return click.edit(text, extension=".txt")
     except click.ClickException as why:
-        remedy = "Set EDITOR to the command of yours, or give the letter with --file."
-        raise Unavailable(f"No editor: {why.format_message()}", remedy=remedy) from why
+        raise Unavailable(
+            f"No editor: {why.format_message()}",
+            remedy="Set EDITOR to the command of yours, or give the letter with --file.",
+        ) from why
 
 
 @click.command("resolve", help=HELP["resolve"])
@@ -346,8 +343,8 @@ def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) ->
 def send_approved_command(wait: bool) -> None:
     with ui.open_desk(make=True, adopt=True) as desk:
         if wait:
-            seconds = max((left for _, _, left in _approved(desk)), default=0.0)
-            seconds = min(seconds, desk.rules.undo_seconds)
+            longest = max((left for _, _, left in _approved(desk)), default=0.0)
+            seconds = min(longest, desk.rules.undo_seconds)
             ui.count_down(seconds, "What is approved is sent", "sends nothing and recalls nothing")
         changed = desk.send_approved()
         later = _approved(desk)
@@ -368,15 +365,10 @@ def _approved(desk: Desk) -> list[tuple[str, life.Approved, float]]:
     ]
 
 
-# How a letter is shown
-
-
 def _summary_rows(summary: LetterSummary, now: Stamp) -> Iterator[str]:
     age = duration(max(1, elapsed(summary.created, now)))
     match summary.state:
-        case life.Approved(held=about) | life.Unknown(why=about):
-            pass
-        case life.Rejected(reason=about) | life.Failed(reason=about):
+        case life.Approved(held=about) | life.Unknown(why=about) | life.Rejected(reason=about) | life.Failed(reason=about):  # fmt: skip
             pass
         case life.Sent(at=at):
             about = f"sent {ui.short_date(at.wall)}"
