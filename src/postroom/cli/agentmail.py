@@ -36,8 +36,6 @@ USAGE_SEND: Final = "usage: agentmail send <recipient> <message>"
 
 
 class Invocation(NamedTuple):
-    """What a command was called with."""
-
     words: list[str]
     given: dict[str, str]
     closed: tuple[int, ...] = ()  # descriptors of 0, 1 and 2 that were closed
@@ -101,7 +99,6 @@ def _open_closed_streams() -> tuple[int, ...]:
 
 
 def _explain_commands(name: str) -> None:
-    """Write the help, after what is wrong with a name that is no command."""
     is_flag, plain = name.startswith("-"), name.lstrip("-")
     if name and plain not in HELP:
         problem = "flag provided but not defined: -" if is_flag else "unknown command "
@@ -267,7 +264,6 @@ def _receive(call: Invocation) -> int:
 def _format(
     mail: AgentMail, message: AgentMessage, owner: str, call: Invocation
 ) -> tuple[bytes, int]:
-    """Return what to write for a message, and the exit code."""
     from postroom.agents.roster import describe_sender
     from postroom.core.text import clean, one_line
 

@@ -40,6 +40,7 @@ NOBODY_SENDS = (
 )
 WITHOUT_PERSON = "approvals.required = false: letters are sent without a person's approval"
 DELIVERS_NOWHERE = "the embedded mailbox keeps letters and delivers to nobody outside"
+MOST_FAULTS = 100  # that are listed
 INBOX_STATES = ("pending", "decided", "drafted", "needs_info", "delegated", "failed")
 
 
@@ -98,7 +99,9 @@ def _list_counts(counts: dict[str, int]) -> str:
 
 
 def _describe_sender(running: bool, page: str) -> str:
-    return RUN_SENDS if running else DESK_SENDS if page else NOBODY_SENDS
+    if running:
+        return RUN_SENDS
+    return DESK_SENDS if page else NOBODY_SENDS
 
 
 def _describe_trust(level: str, config: Config) -> str:
@@ -111,9 +114,6 @@ def _describe_trust(level: str, config: Config) -> str:
 def _spent(desk: Desk) -> int:
     now, window = desk.clock(), desk.rules.window_seconds
     return sum(elapsed(claim.at, now) < window for claim in desk.reader.budget.spent(now, window))
-
-
-# Checks
 
 
 @click.command("doctor", help=HELP["doctor"])
@@ -273,9 +273,6 @@ def _check_account(config: Config, account: Account) -> Iterator[Check]:
         yield Check("delivery", "note", DELIVERS_NOWHERE)
 
 
-MOST_FAULTS = 100  # that are listed
-
-
 @click.command("audit", help=HELP["audit"])
 @click.argument("what", required=False, type=click.Choice(["verify"]), metavar="[verify]")
 @click.option("--letter", default="", metavar="ID", help="Only this letter.")
@@ -283,9 +280,7 @@ MOST_FAULTS = 100  # that are listed
 @click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
 @click.option("--actor", type=click.Choice(ACTORS), help="Only by this actor.")
 @click.option("--result", type=click.Choice(RESULTS), help="Only with this result.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most."
-)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
 @ui.json_option
 def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
     filters = {name: given or "" for name, given in options.items()}

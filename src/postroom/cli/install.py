@@ -56,9 +56,7 @@ class McpClient(NamedTuple):
 
     title: str
     next_step: str
-    servers: str = (
-        ""  # its file of servers, below the working directory; empty where it is elsewhere
-    )
+    servers: str = ""  # its file of servers, in the working directory; empty where it is elsewhere
     rules: str = ""  # its file of rules; empty where it has no shell
     lists: tuple[str, ...] = ()  # what `permissions` in that file must have
     remains: tuple[str, ...] = ()  # the notes about what its rules do not stop
@@ -76,7 +74,6 @@ class McpClient(NamedTuple):
         return folder / "Claude/claude_desktop_config.json"
 
     def open_files(self) -> tuple[ClientFile, ClientFile | None]:
-        """Return its file of servers, and that of rules, if it has one."""
         here = Path.cwd()
         rules = ClientFile(here / self.rules, here) if self.rules else None
         return ClientFile(self.servers_file, here if self.servers else None), rules
@@ -142,18 +139,12 @@ def _write(client: str, changed: list[ClientFile], *, yes: bool) -> list[tuple[s
     """Show the changes, ask, and write them; return each file and its backup."""
     for file in sorted(changed, key=lambda file: file.path != CLIENTS[client].servers_file):
         click.echo("\n".join(file.diff()), err=ui.wants_json())
-    if changed and not yes:
-        try:
-            agreed = ui.confirm("Write this?")
-        except Denied as nobody:
-            problem = "Nothing was written: there is no terminal to ask on"
-            raise Denied(problem, remedy="Run it in one, or give --yes.") from nobody
-        if not agreed:
-            raise Denied("Nothing was written, as you said")
+    nobody = "Nothing was written. Run it in one, or give --yes."
+    if changed and not yes and not ui.confirm("Write this?", nobody):
+        raise Denied("Nothing was written, as you said")
     if any(file.before != ClientFile(file.path).before for file in changed):
-        raise Conflict(
-            "A file was changed in the meantime", remedy="Nothing was written. Run it again."
-        )
+        problem = "A file was changed in the meantime"
+        raise Conflict(problem, remedy="Nothing was written. Run it again.")
     return [(str(file.path), str(file.write() or "")) for file in changed]
 
 
@@ -203,7 +194,7 @@ def _with_postroom(
         ours = deny_rules(client, config)
         rules.table("permissions", *about.lists)
         _edit_rules(rules, ours, ours, hook_groups(words[-1]) if has_hooks else {})
-    changes = [file for file in (rules, servers_file) if file is not None]
+    changes = [rules, servers_file] if rules else [servers_file]
     return changes, [note for applies, note in notes if applies]
 
 
@@ -262,20 +253,17 @@ def _snippet(client: str, words: list[str], config: Config, *, agents: bool = Fa
     entry = server_entry(client, words, config, agents=agents)
     if client == "codex":
         entry |= {"env_vars": ["TMUX", "TMUX_PANE"]} if agents else {}
-        rows = []
-        for name, table in ((SERVER, entry), (f"{SERVER}.env", entry.pop("env"))):
-            rows += ["", f"[mcp_servers.{name}]"]
-            rows += [
-                f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()
-            ]
-        return "\n".join(rows[1:])
+        tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
+        return "\n\n".join(_toml(f"mcp_servers.{name}", table) for name, table in tables.items())
     parts: list[object] = [{TABLES.get(client, "mcpServers"): {SERVER: entry}}]
     if client in CLIENTS and CLIENTS[client].rules:
         parts.append({"permissions": {"deny": deny_rules(client, config)}})
     return "\n".join(json.dumps(part, ensure_ascii=False, indent=2) for part in parts)
 
 
-# What goes into a client's files
+def _toml(name: str, table: dict[str, Any]) -> str:
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]
+    return "\n".join([f"[{name}]", *rows])
 
 
 def program() -> list[str]:
@@ -337,10 +325,9 @@ def hook_groups(agent: str) -> dict[str, Any]:
     """Return the hooks, by event, that report the client's status and bring it its agent mail."""
     # In tmux the window's name counts; elsewhere the name that the server has.
     run = f'{NAME_VARIABLE}="${{{NAME_VARIABLE}:-{agent}}}" {shlex.join([*program(), "agentmail"])}'
-    commands = {event: text.format(run=run) for event, text in _TABLES["hooks"].items()}
     groups: dict[str, Any] = {
-        event: {"hooks": [{"type": "command", "command": command}]}
-        for event, command in commands.items()
+        event: {"hooks": [{"type": "command", "command": text.format(run=run)}]}
+        for event, text in _TABLES["hooks"].items()
     }
     groups["PostToolUse"] = {"matcher": "*", **groups["PostToolUse"]}
     return groups
@@ -379,7 +366,6 @@ class ClientFile:
         self._former = deepcopy(found)
 
     def refusal(self, problem: str) -> Corrupt:
-        """Return the error for a file that cannot be changed safely."""
         remedy = "It was not changed. Correct it and run this again, or change it by hand."
         return Corrupt(f"{self.path} {problem}", remedy=remedy)
 
@@ -442,13 +428,11 @@ class ClientFile:
         backup, mode, new = None, None, self.after()
         if self.before is not None:
             mode = self._real.stat().st_mode & 0o7777
-            names = (Path(f"{self.path}.postroom-backup{number or ''}") for number in count())
             # A name that is taken by other bytes, or by a link, is passed over.
-            backup = next(
-                name
-                for name in names
-                if files.create(name, self.before, mode) or _has_bytes(name, self.before)
-            )
+            for number in count():
+                backup = Path(f"{self.path}.postroom-backup{number or ''}")
+                if files.create(backup, self.before, mode) or _has_bytes(backup, self.before):
+                    break
         if new is None:
             files.remove(self._real)
         else:

@@ -91,9 +91,8 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
         for item in page.items
     ]
     rows = [row for item in page.items for row in _summary_rows(item)]
-    ui.output(
-        {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}, rows, *hints
-    )
+    values = {"messages": messages, "cursor": page.cursor, "notes": page.notes}
+    ui.output(values, rows, *hints)
 
 
 @click.command("read", help=HELP["read"])
@@ -158,8 +157,9 @@ def import_command(paths: tuple[str, ...], account: str | None) -> None:
     if len(refused) > MOST_REFUSALS:
         hints.append(f"  and {len(refused) - MOST_REFUSALS:,} more; --json lists all")
     if known is None and config.state is None and config.source("vault.path") == "default":
-        place = f"The mailbox belongs to the vault {config.vault.path}"
-        hints.append(f"{place}; search from here, or set VAULT_PATH.")
+        hints.append(
+            f"The mailbox belongs to the vault {config.vault.path}; search from here, or set VAULT_PATH."
+        )
     ui.output(values, [f"{counts}, {others:,} other files passed over."], *hints)
 
 
@@ -215,11 +215,11 @@ def _list_moves(desk: Desk | None, moves: list[LabelChange]) -> None:
         head = f"{move['number']:>5}", move["at"], ui.fit(move["agent"], 16)
         subject = ui.table_row(" " * 5, last=move["subject"] or "(gone)")
         rows += [ui.table_row(*head, last=" ".join(signed)), click.style(subject, dim=True)]
-    more = len(moves) - len(values)
     hint = "Nothing to undo: agents have moved and labelled no mail, or you have undone all of it."
     if values:
         hint = "Undo one with `postroom undo-moves NUMBER`, all with --all."
-        hint += f" {more} older ones are not shown." if more else ""
+    if more := len(moves) - len(values):
+        hint += f" {more} older ones are not shown."
     ui.output({"moves": values}, rows, hint)
 
 
@@ -240,9 +240,6 @@ def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
         "added": sorted(move.added),
         "removed": sorted(move.removed),
     }
-
-
-# How a mail is shown
 
 
 def _mail_lines(message: Message, *, quotes: bool) -> Iterator[str]:

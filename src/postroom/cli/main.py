@@ -189,11 +189,11 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
         # In ASCII: a message may quote what somebody else wrote, for a terminal to misread.
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}), err=True)
-        return exit_code(error)
-    from postroom.cli import ui
+    else:
+        from postroom.cli import ui
 
-    message = ui.folded(f"error: {error.message}").removeprefix("error:")
-    click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
-    if error.remedy:
-        click.echo(ui.folded(error.remedy, "  "), err=True)
+        message = ui.folded(f"error: {error.message}").removeprefix("error:")
+        click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
+        if error.remedy:
+            click.echo(ui.folded(error.remedy, "  "), err=True)
     return exit_code(error)

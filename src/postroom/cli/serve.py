@@ -102,8 +102,7 @@ def serve_page(
                     f"The page is served already{f' at {address}' if address else ''}",
                     remedy="End that one first, or leave out --host, --port and --origin.",
                 )
-            sign_in = new_sign_in_address(desk, person, address)
-            yield DeskPage(address, sign_in, person, desk.state)
+            yield DeskPage(address, new_sign_in_address(desk, person, address), person, desk.state)
             return
         host = host or config.desk.host
         # Browsers may resolve the name differently.
@@ -111,14 +110,15 @@ def serve_page(
         where = ListenAddress(host, config.desk.port if port is None else port)
         proxy = _parse_origin(config.desk.origin if origin is None else origin)
         listener = stack.enter_context(listen(where, "--host"))
-        if not where.is_loopback and not proxy.startswith("https:"):
+        is_local = is_loopback(listener)
+        if not is_local and not proxy.startswith("https:"):
             ui.say("Letters and your passphrase are sent unencrypted: put TLS in front of this.")
         sessions = Sessions(
             desk,
             listener.getsockname()[1],
             origin=proxy,
             host=where.url_host,
-            is_exposed=bool(proxy) or not where.is_loopback,
+            is_exposed=bool(proxy) or not is_local,
             idle_seconds=config.desk.idle_minutes * 60.0,
         )
         is_served = stack.enter_context(
@@ -163,15 +163,7 @@ def open_browser(stack: ExitStack, page: DeskPage) -> None:
     threading.Thread(target=browser.open, args=(file,), daemon=True).start()
 
 
-# The server for agents
-
-contract_option = click.option(
-    "--contract",
-    type=click.Choice(CONTRACTS),
-    default="postroom",
-    show_default=True,
-    help="Which names and texts the tools have.",
-)
+contract_option = click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
 
 
 @click.command("mcp", help=HELP["mcp"])
@@ -207,12 +199,9 @@ def _serve_http(options: Options, http: str) -> None:
     listing = load_listing(options.module, provider)
     service = Service(listing, load_calls(options.module, listing, provider), agent=agent)
     listener = listen(where, "--http")
-    if not where.is_loopback:
+    if not is_loopback(listener):
         ui.say("The token is sent unencrypted: put TLS in front of this.")
     run_http(service, listener, where.url_host, provider.tokens)
-
-
-# Listening
 
 
 class ListenAddress(NamedTuple):
@@ -221,18 +210,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def url_host(self) -> str:
-        """The host as a URL has it."""
         return f"[{self.host}]" if ":" in self.host else self.host
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 def parse_address(text: str) -> ListenAddress:
@@ -244,6 +222,11 @@ def parse_address(text: str) -> ListenAddress:
             "--http needs a port, as in 8765 or 127.0.0.1:8765", remedy="0 takes a free one."
         )
     return ListenAddress(host, int(port))
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Return whether only this machine can connect."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def listen(where: ListenAddress, option: str) -> socket.socket:

@@ -32,7 +32,6 @@ class Options(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module of `tools.contracts` that has the contract."""
         return listing.SERVERS[self.server][self.contract]
 
     def check(self) -> None:
@@ -58,25 +57,22 @@ class ConfiguredDesk:
         self._opened: Desk | None = None
 
     def desk(self) -> Desk:
-        """Return the desk; raise what is wrong with it."""
-        from postroom.wiring.desk import find_desk
+        from postroom.wiring.desk import require_desk
 
         with self._lock:
             if self._opened is None:
-                config = self.config()
+                vault = self.config().vault.path
                 try:
-                    config.vault.path.mkdir(parents=True, exist_ok=True)
+                    vault.mkdir(parents=True, exist_ok=True)
                 except OSError as why:
                     raise Unavailable(
-                        f"The vault {config.vault.path} cannot be made: {why.strerror}",
+                        f"The vault {vault} cannot be made: {why.strerror}",
                         remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
                     ) from why
-                self._opened = self._stack.enter_context(find_desk(config, make=True))
-                assert self._opened is not None
+                self._opened = self._stack.enter_context(require_desk(self.config()))
             return self._opened
 
     def tokens(self) -> dict[str, str]:
-        """Return the tokens that HTTP clients may sign in with, and the agent of each."""
         from postroom.wiring import state_folder
         from postroom.wiring.files import read_tokens
 

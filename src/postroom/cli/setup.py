@@ -102,19 +102,16 @@ def _use_vault(vault: Path) -> bool:
 
 
 def _write_settings(config: Config) -> None:
-    """Write the person's first settings file, which names the vault and its room."""
-    file, room = config.file, config.vault.room
-    text = ui.read_text("postroom.toml")
-    path = json.dumps(str(config.vault.path.absolute()), ensure_ascii=False)
-    text += f"path = {path}\n"  # a string is the same in TOML
-    text += f'room = "{room}"\n' if room else ""
+    file, vault, room = config.file, config.vault.path, config.vault.room
+    path = json.dumps(str(vault.absolute()), ensure_ascii=False)  # a string is the same in TOML
+    text = f"{ui.read_text('postroom.toml')}path = {path}\n"
+    why = f"Postroom finds the vault {vault} from every folder now"
+    if room:
+        text += f'room = "{room}"\n'
+        why = f"the vault has notes of its own, so Postroom's go into {room}/"
     file.parent.mkdir(parents=True, exist_ok=True)
     files.create(file, text.encode())
-    if room:
-        ui.say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {room}/.")
-    else:
-        vault = config.vault.path
-        ui.say(f"Wrote {file}: Postroom finds the vault {vault} from every folder now.")
+    ui.say(f"Wrote {file}: {why}.")
 
 
 def _other_notes(vault: Path) -> list[str]:
@@ -192,15 +189,9 @@ PASTE_STEPS = (
 @click.command("auth", help=HELP["auth"])
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="What Postroom may do with your mail, at most.")  # fmt: skip
-@click.option(
-    "--no-browser",
-    is_flag=True,
-    help="Print the address to open, and ask for the one that it ends at.",
-)
+@click.option("--no-browser", is_flag=True, help="Print the address to open, and ask for the one that it ends at.")  # fmt: skip
 @click.option("--credentials", type=click.Path(path_type=Path), help="Your OAuth client's file from Google; a copy is kept.")  # fmt: skip
-@click.option(
-    "--status", "only_status", is_flag=True, help="Show who is signed in, and what that allows."
-)
+@click.option("--status", "only_status", is_flag=True, help="Show who is signed in, and what that allows.")  # fmt: skip
 @click.option("--revoke", is_flag=True, help="Sign out: Google forgets the token.")
 @ui.account_option
 @ui.json_option
