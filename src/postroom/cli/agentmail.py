@@ -158,7 +158,6 @@ def _number(value: str) -> int | None:
 def _send(call: Invocation) -> int:
     if call.has("person"):
         return _send_as_person(call)
-    mail = call.mail
     if not os.environ.get("TMUX"):
         identify(os.environ, call.given.get("as", ""))  # refuses before anything else
     recipient, text = _read_message(call)
@@ -167,9 +166,8 @@ def _send(call: Invocation) -> int:
     if not text:
         _err(f"error: no message provided\n{USAGE_SEND}")
         return 1
-    me = call.identify()
     try:
-        sent = mail.send(me, recipient, text)
+        sent = call.mail.send(call.identify(), recipient, text)
     except SelfAddressed:
         return _fail(call, "recipient not found")
     return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", call)

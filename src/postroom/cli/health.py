@@ -133,9 +133,8 @@ def doctor_command() -> None:
 def check_page(desk: Desk, config: Config) -> list[Check]:
     """Return the checks that need nobody else's answer, for the page, which itself sends."""
     verdict, found = ("ok", RUN_SENDS) if desk.locks.has_orchestrator() else ("note", PAGE_SENDS)
-    remedy = "Start it with `postroom run`, or `postroom service install`."
-    run = _checks(("run", verdict, found, remedy))
-    return [*_check_mode(config), *_check_desk(desk, config), *run]
+    run = "run", verdict, found, "Start it with `postroom run`, or `postroom service install`."
+    return [*_check_mode(config), *_check_desk(desk, config), *_checks(run)]
 
 
 def check_mail(desk: Desk, config: Config) -> list[Check]:
@@ -301,10 +300,14 @@ def _row(record: dict[str, Any]) -> str:
     # As a call, a held letter is `rejected`: its state says more.
     outcome = texts["state"] if texts["result"] in {"rejected", "success"} else ""
     # Anybody may have written to the files: `fit` cleans what they hold.
-    moment = ui.fit(texts["timestamp"][:19].replace("T", " "), 19)
-    cells = [moment, ui.fit(texts["actor"], 12), ui.fit(texts["action_type"], 15)]
+    cells = [
+        ui.fit(texts["timestamp"][:19].replace("T", " "), 19),
+        ui.fit(texts["actor"], 12),
+        ui.fit(texts["action_type"], 15),
+        ui.fit(outcome or texts["result"], 9),
+    ]
     about = " ".join(filter(None, (texts["letter"], texts["target"], texts["error"])))
-    return ui.table_row(*cells, ui.fit(outcome or texts["result"], 9), last=about)
+    return ui.table_row(*cells, last=about)
 
 
 def _verify(desk: Desk) -> None:

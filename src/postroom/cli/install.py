@@ -220,12 +220,12 @@ def _edit_rules(
     def is_rule(rule: object) -> bool:
         return rule in former or bool(COMMAND_RULE.fullmatch(str(rule)))
 
+    def is_hook(group: object) -> bool:
+        return bool(HOOK.search(json.dumps(group)))
+
     rules.replace_items("permissions", "deny", is_rule, new)
     for event in [*_as_object(rules.content.get("hooks")), *hooks]:
-        groups = [hooks[event]] if event in hooks else []
-        rules.replace_items(
-            "hooks", event, lambda group: bool(HOOK.search(json.dumps(group))), groups
-        )
+        rules.replace_items("hooks", event, is_hook, [hooks[event]] if event in hooks else [])
 
 
 def _as_object(found: object) -> dict[str, Any]:

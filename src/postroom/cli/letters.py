@@ -153,7 +153,7 @@ def approve_command(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
     with ui.open_desk() as desk:
         outcomes = []
         for id, digest in zip(ids, digests or ("",) * len(ids), strict=True):
-            entry = _find(desk, id)
+            entry = _find(desk, id, "approve")
             if not digest:
                 _show_unless_json(desk, entry)
             try:
@@ -176,7 +176,6 @@ def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
 
 def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
     """Approve, wait out the undo window and dispatch; Ctrl-C recalls the letter."""
-    _find(desk, entry.id, "approve")
     desk.verdicts.refuse_rehearsal()
     try:
         if not digest:

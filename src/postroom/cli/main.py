@@ -30,42 +30,25 @@ EXITS: dict[type[PostroomError], int] = {
     errors.Corrupt: 10,
 }
 
+# fmt: off
 # group → command → its module, which is imported when the command is called.
 GROUPS = {
     "Start": {
-        "demo": "demo",
-        "init": "setup",
-        "status": "health",
-        "doctor": "health",
-        "auth": "setup",
-        "install": "install",
-        "mcp": "serve",
-        "adopt": "setup",
+        "demo": "demo", "init": "setup", "status": "health", "doctor": "health", "auth": "setup",
+        "install": "install", "mcp": "serve", "adopt": "setup",
     },
     "Letters": {
-        "desk": "serve",
-        "pending": "letters",
-        "show": "letters",
-        "approve": "letters",
-        "edit": "letters",
-        "reject": "letters",
-        "revise": "letters",
-        "undo": "letters",
-        "send-approved": "letters",
-        "resolve": "letters",
-        "audit": "health",
+        "desk": "serve", "pending": "letters", "show": "letters", "approve": "letters", "edit": "letters",
+        "reject": "letters", "revise": "letters", "undo": "letters", "send-approved": "letters",
+        "resolve": "letters", "audit": "health",
     },
     "Mail": {
-        "run": "run",
-        "service": "run",
-        "import": "mail",
-        "search": "mail",
-        "read": "mail",
-        "undo-moves": "mail",
-        "thread": "mail",
+        "run": "run", "service": "run", "import": "mail", "search": "mail", "read": "mail",
+        "undo-moves": "mail", "thread": "mail",
     },
     "Agents": {"agentmail": "main"},
 }
+# fmt: on
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 _TEXT = Path(__file__).with_name("texts").joinpath("help.txt").read_text("utf-8")
 # By command; click does not fold a paragraph below a backspace.
@@ -85,10 +68,9 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
+            rows = [(name.ljust(widest), HELP[name].partition("\n")[0]) for name in group]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(widest), HELP[name].partition("\n")[0]) for name in group]
-                )
+                formatter.write_dl(rows)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

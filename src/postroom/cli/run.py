@@ -21,14 +21,7 @@ from postroom import wiring
 from postroom.cli import ui
 from postroom.cli.main import EXITS, HELP
 from postroom.config.settings import Config
-from postroom.core.errors import (
-    AuthRequired,
-    Conflict,
-    Corrupt,
-    Invalid,
-    PostroomError,
-    Unavailable,
-)
+from postroom.core.errors import AuthRequired, Conflict, Corrupt, Invalid, PostroomError
 from postroom.core.text import one_line
 from postroom.wiring import files
 from postroom.wiring.desk import require_desk
@@ -198,12 +191,7 @@ def install_command(only_print: bool, with_desk: bool) -> None:
         )
     is_changed = not file.is_file() or file.read_text() != text
     if is_changed:
-        try:
-            files.replace(file, text.encode())
-        except OSError as why:
-            raise Unavailable(
-                f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
-            ) from why
+        files.replace(file, text.encode())
     row = f"{'Wrote' if is_changed else 'Unchanged'} {file}"
     ui.output({"file": str(file), "changed": is_changed}, [row])
     if not ui.wants_json():

@@ -132,6 +132,7 @@ def main(arguments: Sequence[str]) -> None:
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
     try:
+        options.check()
         serve = load_server(options)
     except Exception:  # noqa: BLE001 - the click command tries again, and reports it
         return
@@ -153,9 +154,4 @@ def parse(arguments: Sequence[str]) -> Options | None:
         if not value or field in given:
             return None
         given[field] = value
-    options = Options(**given)
-    try:
-        options.check()
-    except Invalid:
-        return None
-    return options
+    return Options(**given)

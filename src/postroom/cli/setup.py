@@ -196,13 +196,8 @@ PASTE_STEPS = (
 @ui.account_option
 @ui.json_option
 def auth_command(
-    scopes: str,
-    no_browser: bool,
-    credentials: Path | None,
-    only_status: bool,
-    revoke: bool,
-    account: str | None,
-) -> None:
+    scopes: str, no_browser: bool, credentials: Path | None, only_status: bool, revoke: bool, account: str | None
+) -> None:  # fmt: skip
     from postroom.wiring import gmail
 
     if only_status and revoke:
