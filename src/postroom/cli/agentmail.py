@@ -31,8 +31,6 @@ FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
 SHORT: Final = {"r": "recipient", "m": "message"}
 NUMBERS: Final = ("stale-hours", "delivered-hours")
 WITH_VALUE: Final = (*SHORT, *SHORT.values(), "as", *NUMBERS)
-USAGE_STATUS: Final = "usage: agentmail status <ready|work|offline>"
-USAGE_SEND: Final = "usage: agentmail send <recipient> <message>"
 
 
 class Invocation(NamedTuple):
@@ -164,7 +162,7 @@ def _send(call: Invocation) -> int:
     if not recipient:
         raise Invalid("missing required arguments: recipient message")
     if not text:
-        _err(f"error: no message provided\n{USAGE_SEND}")
+        _err("error: no message provided\nusage: agentmail send <recipient> <message>")
         return 1
     try:
         sent = call.mail.send(call.identify(), recipient, text)
@@ -203,7 +201,6 @@ def _read_stdin(*, is_optional: bool) -> str:
 
 
 def _send_as_person(call: Invocation) -> int:
-    """Send a message as the person, who confirms on the terminal, with the passphrase if one is needed."""
     from postroom import wiring
     from postroom.agents.roster import everybody, person, seal
     from postroom.cli.ui import confirm, passphrase_if_needed
@@ -326,7 +323,9 @@ def _status(call: Invocation) -> int:
         call.mail.set_status(call.identify(), status, call.patience)
     elif not call.has("hook"):
         invalid = f"Invalid status: {_printable(status)}. Valid: ready, work, offline"
-        missing = f"error: missing required argument: status\n{USAGE_STATUS}"
+        missing = (
+            "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
+        )
         _err(invalid if call.words else missing)
         return 1
     return 0

@@ -48,7 +48,6 @@ TABLES = {"vscode": "servers", "zed": "context_servers"}  # of clients without `
 WITH_HOOKS = "claude-code"  # whose hooks are known
 # What an entry takes over from this environment.
 ENTRY_VARIABLES = ("POSTROOM_CONFIG", "POSTROOM_PROVIDER", "POSTROOM_STATE", "GMAIL_TOKEN_PATH", "GMAIL_CREDENTIALS_PATH")  # fmt: skip
-GMAIL_FILES = ("token.json", "credentials.json")
 
 
 class McpClient(NamedTuple):
@@ -249,7 +248,6 @@ def _advise_trust(config: Config) -> str:
 
 
 def _snippet(client: str, words: list[str], config: Config, *, agents: bool = False) -> str:
-    """Return what a person can paste: TOML for Codex, JSON for the others."""
     entry = server_entry(client, words, config, agents=agents)
     if client == "codex":
         entry |= {"env_vars": ["TMUX", "TMUX_PANE"]} if agents else {}
@@ -291,12 +289,11 @@ def server_entry(
 
 
 def deny_rules(client: str, config: Config) -> list[str]:
-    """Return what this client's own tools may not do."""
     room, about = config.vault.postroom_folder, CLIENTS[client]
     by_tools = {tools: [room / f.name for f in FOLDERS if f.tools == tools] for tools in ("none", "read")}  # fmt: skip
     hidden = [config.state or config.desks, *by_tools["none"]]
     secrets = [config.gmail.token_path, config.gmail.credentials_path]
-    secrets += [config.cwd / name for name in GMAIL_FILES]
+    secrets += [config.cwd / "token.json", config.cwd / "credentials.json"]
     unread = _patterns(hidden, "/**")
     unread += _patterns([file for file in secrets if file and file.exists()])
     unchanged = _patterns([*hidden, *by_tools["read"], config.vault.path / ".postroom"], "/**")

@@ -188,10 +188,8 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
         moves = [move for move in known if agent is None or move.agent == agent]
         chosen = [move for move in moves if every or move.number in numbers]
         if unknown := set(numbers) - {move.number for move in moves}:
-            raise NotFound(
-                f"There is no move {min(unknown)} to undo",
-                remedy="`postroom undo-moves` lists what there is.",
-            )
+            problem = f"There is no move {min(unknown)} to undo"
+            raise NotFound(problem, remedy="`postroom undo-moves` lists what there is.")
         if desk is None or not chosen:
             _list_moves(desk, moves)
             return

@@ -37,7 +37,6 @@ _IS_MAC: Final = sys.platform == "darwin"
 _TEXTS: Final = tomllib.loads(ui.read_text("run.toml"))
 _EVENTS: Final[dict[str, str]] = _TEXTS["events"]
 _SERVICE: Final[dict[str, Any]] = _TEXTS["darwin" if _IS_MAC else "linux"]
-
 _PRINTING: Final = threading.Lock()  # events come from several threads
 
 
@@ -233,13 +232,11 @@ def _service_text(config: Config, *, with_desk: bool) -> str:
         }
         return plistlib.dumps(service, sort_keys=False).decode()
     unit: str = _SERVICE["unit"]
+    variables = (_escape(f"{name}={value}", quoted=True) for name, value in here.items())
     return unit.format(
         command=" ".join(f'"{_escape(word, quoted=True).replace("$", "$$")}"' for word in command),
         folder=_escape(str(Path.cwd())),
-        environment="".join(
-            f'Environment="{_escape(f"{name}={value}", quoted=True)}"\n'
-            for name, value in here.items()
-        ),
+        environment="".join(f'Environment="{variable}"\n' for variable in variables),
         secrets=_escape(str(config.file.with_name("environment"))),
         final=" ".join(sorted(str(EXITS[kind]) for kind in _FINAL)),
     )

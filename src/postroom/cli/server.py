@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """Which server to start, with which tools, for which agent."""
-
     server: str = "all"
     contract: str = "postroom"
     agent: str = ""

@@ -115,7 +115,6 @@ def login_name() -> str:
 
 
 def passphrase_if_needed(desk: Desk) -> str | None:
-    """Ask for the passphrase where the trust level needs it; else return None."""
     return ask_passphrase() if desk.rules.trust == "desk" else None
 
 
@@ -132,7 +131,6 @@ def open_terminal(remedy: str) -> Iterator[TextIO]:
 
 
 def confirm(question: str, remedy: str = NEEDS_DIGEST) -> bool:
-    """Return whether the person answers yes on the controlling terminal."""
     with open_terminal(remedy) as terminal:
         # What was typed before the question is no answer to it.
         termios.tcflush(terminal, termios.TCIFLUSH)
@@ -141,13 +139,11 @@ def confirm(question: str, remedy: str = NEEDS_DIGEST) -> bool:
 
 
 def require(question: str, remedy: str = NEEDS_DIGEST) -> None:
-    """End the command unless the person answers yes."""
     if not confirm(question, remedy):
         raise click.Abort
 
 
 def ask_passphrase(prompt: str = "Passphrase: ") -> str:
-    """Return the passphrase that the person types, without showing it."""
     # Without a terminal, getpass would fall back to stdin.
     with open_terminal("The passphrase is asked for on a terminal only: run it in one."):
         return getpass.getpass(prompt)
@@ -193,7 +189,6 @@ def width() -> int:
 
 
 def _wrap(text: str, columns: int, first: str = "", further: str = "") -> list[str]:
-    """Return lines with these indents, broken at spaces alone."""
     return textwrap.wrap(
         text,
         columns,
@@ -258,7 +253,6 @@ def field(name: str, text: str) -> str:
 
 
 def field_name(name: str) -> str:
-    """Return the name of a field, as wide as all of them."""
     return click.style((f"{name}: " if name else "").ljust(FIELD), dim=True)
 
 
