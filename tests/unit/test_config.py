@@ -208,9 +208,10 @@ def test_without_a_word_the_default_holds(machine: Machine, row: Setting) -> Non
     assert value(config, row.key) == (
         machine.cwd / default if isinstance(default, Path) else default
     )
-    if default_text(row):
+    if text := default_text(row):
         at_home = Origin(None, machine.cwd, machine.home)
-        assert value(config, row.key) == row.kind.read(default_text(row), at_home)
+        raw = {"true": True, "false": False}.get(text, text)
+        assert value(config, row.key) == row.kind.read(raw, at_home)
 
 
 @rows(but=MODE)

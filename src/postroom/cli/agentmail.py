@@ -7,6 +7,7 @@ imported, and each command imports what it needs. Arguments are read as Go progr
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import stat
@@ -16,8 +17,17 @@ from typing import Final, NamedTuple
 from postroom.agents.folder import PATIENCE as USUAL
 from postroom.agents.mail import SEAL, AgentLetter, AgentMail, SelfAddressed, cleanup
 from postroom.agents.record import STATUSES, AgentMessage
-from postroom.agents.roster import PERSON as PERSON_NAME
-from postroom.agents.roster import AgentCaller, NotInTmux, identify
+from postroom.agents.roster import (
+    PERSON,
+    AgentCaller,
+    NotInTmux,
+    describe_sender,
+    everybody,
+    identify,
+    is_sealed,
+    person,
+    seal,
+)
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.files import write_all
 
@@ -202,7 +212,6 @@ def _read_stdin(*, is_optional: bool) -> str:
 
 def _send_as_person(call: Invocation) -> int:
     from postroom import wiring
-    from postroom.agents.roster import everybody, person, seal
     from postroom.cli.ui import confirm, passphrase_if_needed
     from postroom.core.text import clean, one_line
     from postroom.desk.recorder import Call
@@ -236,14 +245,14 @@ def _receive(call: Invocation) -> int:
         from postroom.cli.ui import open_terminal
 
         with open_terminal("Run it in a terminal of your own."):
-            me = AgentCaller(PERSON_NAME)
+            me = AgentCaller(PERSON)
     else:
         me = call.identify()
     if (2 if hook else 1) in call.closed:
         raise Unavailable("there is nobody to show it to: the output is closed")
     delivery = None
     if not me.name or mail.has_mail(me):
-        if me.name != PERSON_NAME:
+        if me.name != PERSON:
             mail.record_read(me, 0.5)
         delivery = mail.take(me, patience=call.patience)
     if delivery is None:
@@ -259,7 +268,6 @@ def _receive(call: Invocation) -> int:
 def _format(
     mail: AgentMail, message: AgentMessage, owner: str, call: Invocation
 ) -> tuple[bytes, int]:
-    from postroom.agents.roster import describe_sender
     from postroom.core.text import clean, one_line
 
     letter = mail.letter(message, owner)
@@ -267,8 +275,6 @@ def _format(
     sender, text = describe_sender(message.sender, proven=by_person), clean(message.text).text
     hook = call.has("hook")
     if call.has("json") and not hook:
-        import json
-
         values = {"from": sender, "id": message.id, "message": text, "thread": letter.thread}
         values |= {"reply_to": letter.reply_to, "sent_at": message.created}
         return json.dumps(values | {"person": by_person}).encode() + b"\n", 0
@@ -290,7 +296,6 @@ def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
     if not letter.seal:
         return False
     from postroom import wiring
-    from postroom.agents.roster import is_sealed
 
     try:
         key = wiring.voice_key(wiring.settings(), make=False)
@@ -360,8 +365,6 @@ def _read_text(*path: str) -> str:
 
 def _print(values: Mapping[str, object], text: str, call: Invocation) -> int:
     if call.has("json"):
-        import json
-
         text = json.dumps(values) + "\n"
     write_all(1, text.encode("utf-8", "replace"))
     return 0

@@ -19,7 +19,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
-from postroom.cli.main import HELP
+from postroom.cli.main import HELP, run
 from postroom.config.settings import SETTINGS
 from postroom.core.errors import Invalid, PostroomError
 from postroom.desk.proposals import ORCHESTRATOR
@@ -197,8 +197,6 @@ def _tell(sentence: str) -> None:
 
 def _run(*arguments: str, typed: str = "", quiet: bool = False) -> None:
     """Run a command as if somebody had typed it; end the demo where it fails."""
-    from postroom.cli.main import run
-
     if not quiet:
         typed = typed or shlex.join(arguments)
         click.echo(click.style(f"\n$ postroom {typed}", fg="green", bold=True))

@@ -111,11 +111,10 @@ def read_switch(raw: object, _: Origin) -> bool | None:
     return {"true": True, "false": False}.get(raw.strip().lower()) if isinstance(raw, str) else None
 
 
-def _read_boolean(raw: object, origin: Origin) -> bool:
-    value = read_switch(raw, origin) if origin.file is None else raw
-    if value is not True and value is not False:
-        raise ValueError
-    return value
+def _read_boolean(raw: object, _: Origin) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError  # noqa: TRY004 - what readers raise
+    return raw
 
 
 def _read_path(raw: object, origin: Origin) -> Path:
