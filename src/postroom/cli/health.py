@@ -159,9 +159,8 @@ def _all_checks() -> Iterator[Check]:
     part = "settings"
     try:
         config = wiring.settings()
-        is_there = config.file.exists()
-        found = str(config.file) if is_there else f"no file at {config.file}: the defaults"
-        yield Check(part, "ok", found)
+        file = config.file
+        yield Check(part, "ok", str(file) if file.exists() else f"no file at {file}: the defaults")
         yield from _check_mode(config)
         part = "desk"
         with find_desk(config) as desk:
@@ -175,9 +174,8 @@ def _all_checks() -> Iterator[Check]:
             verdict, found = ("fail", f"changed: {faults[0].what}") if faults else ("ok", "whole")
             yield from _checks(("log", verdict, found, "See them with `postroom audit verify`."))
             yield from check_mail(desk, config)
-            running = desk.locks.has_orchestrator()
-            sender = _describe_sender(running, desk.locks.page_address())
-            yield Check("run", "ok" if running else "note", sender)
+            running, page = desk.locks.has_orchestrator(), desk.locks.page_address()
+            yield Check("run", "ok" if running else "note", _describe_sender(running, page))
     except PostroomError as wrong:
         yield Check(part, "fail", wrong.message, wrong.remedy)
 

@@ -339,8 +339,6 @@ class Mode(NamedTuple):
 
 
 class Config(NamedTuple):
-    """All settings that hold, each with where it came from."""
-
     file: Path  # the person's own, whether it exists or not
     vault: VaultSettings
     state: Path | None  # the state folder, where one is set; else each desk has one in `desks`
@@ -358,7 +356,7 @@ class Config(NamedTuple):
     run: RunSettings
     desk: PageSettings
     gmail: GmailSettings
-    sources: Mapping[str, str]
+    sources: Mapping[str, str]  # where each comes from, by key
 
     def account(self, name: str | None = None) -> Account:
         wanted = self.default_account if name is None else name

@@ -21,8 +21,6 @@ CAN_SEND = (
 
 
 class SignIn(NamedTuple):
-    """A sign-in: its file, what it allows, as whom, and when it ends."""
-
     file: Path
     allows: tuple[str, ...]
     address: str = ""
