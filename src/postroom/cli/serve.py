@@ -110,15 +110,14 @@ def serve_page(
         where = ListenAddress(host, config.desk.port if port is None else port)
         proxy = _parse_origin(config.desk.origin if origin is None else origin)
         listener = stack.enter_context(listen(where, "--host"))
-        is_local = is_loopback(listener)
-        if not is_local and not proxy.startswith("https:"):
+        if not where.is_loopback and not proxy.startswith("https:"):
             ui.say("Letters and your passphrase are sent unencrypted: put TLS in front of this.")
         sessions = Sessions(
             desk,
             listener.getsockname()[1],
             origin=proxy,
             host=where.url_host,
-            is_exposed=bool(proxy) or not is_local,
+            is_exposed=bool(proxy) or not where.is_loopback,
             idle_seconds=config.desk.idle_minutes * 60.0,
         )
         is_served = stack.enter_context(
@@ -199,7 +198,7 @@ def _serve_http(options: Options, http: str) -> None:
     listing = load_listing(options.module, provider)
     service = Service(listing, load_calls(options.module, listing, provider), agent=agent)
     listener = listen(where, "--http")
-    if not is_loopback(listener):
+    if not where.is_loopback:
         ui.say("The token is sent unencrypted: put TLS in front of this.")
     run_http(service, listener, where.url_host, provider.tokens)
 
@@ -212,6 +211,11 @@ class ListenAddress(NamedTuple):
     def url_host(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect; of another name than localhost nobody knows."""
+        return bool(re.fullmatch(r"localhost|::1|127(\.[0-9]{1,3}){3}", self.host))
+
 
 def parse_address(text: str) -> ListenAddress:
     """Return what `[HOST:]PORT` means; without a host it is the loopback address."""
@@ -222,11 +226,6 @@ def parse_address(text: str) -> ListenAddress:
             "--http needs a port, as in 8765 or 127.0.0.1:8765", remedy="0 takes a free one."
         )
     return ListenAddress(host, int(port))
-
-
-def is_loopback(listener: socket.socket) -> bool:
-    """Return whether only this machine can connect."""
-    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def listen(where: ListenAddress, option: str) -> socket.socket:
