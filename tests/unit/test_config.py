@@ -36,6 +36,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from postroom.wiring import gmail_files
 from tests.cases import for_each
+from tests.defaults import default_text
 
 ANYWHERE = Origin(None, Path("/"), Path("/"))
 
@@ -192,7 +193,7 @@ def test_each_field_of_a_section_is_a_setting(name: str, section: Any) -> None:
 
 @for_each("row", SETTINGS)
 def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting) -> None:
-    assert bool(row.default_text) != bool(row.no_value)
+    assert bool(default_text(row)) != bool(row.no_value)
     assert row.meaning.endswith(".")
 
 
@@ -207,9 +208,10 @@ def test_without_a_word_the_default_holds(machine: Machine, row: Setting) -> Non
     assert value(config, row.key) == (
         machine.cwd / default if isinstance(default, Path) else default
     )
-    if row.default_text:
+    if text := default_text(row):
         at_home = Origin(None, machine.cwd, machine.home)
-        assert value(config, row.key) == row.kind.read(row.default_text, at_home)
+        raw = {"true": True, "false": False}.get(text, text)
+        assert value(config, row.key) == row.kind.read(raw, at_home)
 
 
 @rows(but=MODE)
@@ -223,7 +225,7 @@ def test_the_persons_file_sets_it(machine: Machine, row: Setting) -> None:
 
 @rows(but=MODE, only=lambda row: row.variable)
 def test_the_environment_sets_it_over_the_file(machine: Machine, row: Setting) -> None:
-    text = row.default_text
+    text = default_text(row)
     default = f'"{text}"' if text and not text.isdigit() else text
     machine.write(written(row.key, default or '"/elsewhere"'))
     config = machine.load(**{row.variable: CASES[row.key].text})

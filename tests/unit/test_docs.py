@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.main import COMMANDS, EXITS, cli
+from postroom.cli.main import COMMANDS, EXITS, HELP, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
 from postroom.review.tables import FINDINGS, ROWS
@@ -29,9 +29,15 @@ def test_every_command_is_on_the_page_of_the_terminal_and_no_other() -> None:
     assert shown == set(COMMANDS)
 
 
-@for_each("name", sorted(COMMANDS))
-def test_the_first_line_of_a_commands_help_is_its_line_in_the_list(name: str) -> None:
-    assert (command(name).help or "").splitlines()[0] == COMMANDS[name][1]
+def test_the_first_line_of_a_commands_help_is_its_line_in_the_list() -> None:
+    listed = cli.get_help(click.Context(cli, terminal_width=100))
+    rows = dict(re.findall(r"^  ([a-z][a-z-]*) +(.+)$", listed, re.MULTILINE))
+    assert rows == {name: (command(name).help or "").splitlines()[0] for name in COMMANDS}
+
+
+def test_every_help_text_belongs_to_a_command() -> None:
+    service = narrow(command("service"), click.Group).commands
+    assert set(HELP) == {*COMMANDS, *(f"service {name}" for name in service)}
 
 
 @for_each("name", sorted(set(COMMANDS) - {"demo", "mcp", "agentmail"}))
@@ -126,6 +132,14 @@ def test_every_command_of_agent_mail_is_on_its_page() -> None:
 
     shown = re.findall(r"^postroom agentmail (\w+)", page("docs/agents.md"), re.MULTILINE)
     assert set(shown) == set(words)
+
+
+def test_the_help_of_each_command_of_agent_mail_has_its_flags_and_no_others() -> None:
+    from postroom.cli.agentmail import COMMANDS as table
+
+    sections = page("src/postroom/cli/texts/agentmail.txt").split("\n# ")[1:]
+    shown = {part.split("\n")[0]: re.findall(r"^  --([a-z-]+)", part, re.M) for part in sections}
+    assert shown == {name: flags.split() for name, (_, flags) in table.items()}
 
 
 def test_what_tools_may_do_where_is_on_the_page_of_the_vault() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from postroom.config.loading import load
 from postroom.config.settings import SETTINGS, Setting
 from tests.cases import for_each
+from tests.defaults import default_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NOT_OURS = {"AGENTMAIL_NAME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
@@ -23,7 +24,7 @@ def documented() -> list[tuple[str, ...]]:
 
 @for_each("row", SETTINGS)
 def test_every_setting_is_documented_with_key_variable_default_and_meaning(row: Setting) -> None:
-    default = row.no_value or code(row.default_text)
+    default = row.no_value or code(default_text(row))
     line = (code(row.key), code(row.variable), default, row.meaning, row.override.words)
     assert documented().count(line) == 1
 

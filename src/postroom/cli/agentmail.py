@@ -7,17 +7,27 @@ imported, and each command imports what it needs. Arguments are read as Go progr
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from postroom.agents.folder import PATIENCE as USUAL
 from postroom.agents.mail import SEAL, AgentLetter, AgentMail, SelfAddressed, cleanup
 from postroom.agents.record import STATUSES, AgentMessage
-from postroom.agents.roster import PERSON as PERSON_NAME
-from postroom.agents.roster import AgentCaller, NotInTmux, identify
+from postroom.agents.roster import (
+    PERSON,
+    AgentCaller,
+    NotInTmux,
+    describe_sender,
+    everybody,
+    identify,
+    is_sealed,
+    person,
+    seal,
+)
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.files import write_all
 
@@ -28,45 +38,25 @@ HOOK_CHARACTERS: Final = 65_536  # of a message that a hook brings into a contex
 HELP: Final = ("h", "help")
 TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
 FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
-USAGE_STATUS: Final = "usage: agentmail status <ready|work|offline>"
-USAGE_SEND: Final = "usage: agentmail send <recipient> <message>"
-
-
-class Flag(NamedTuple):
-    """A flag of a command."""
-
-    about: str
-    value: str = ""  # what it takes, if anything
-    means: str = ""  # the flag that it is another name of
-
-
-class Command(NamedTuple):
-    """A command: its function, how it is called, and its flags."""
-
-    run: Callable[[Invocation], int]
-    usage: str
-    flags: dict[str, Flag]
+SHORT: Final = {"r": "recipient", "m": "message"}
+NUMBERS: Final = ("stale-hours", "delivered-hours")
+WITH_VALUE: Final = (*SHORT, *SHORT.values(), "as", *NUMBERS)
 
 
 class Invocation(NamedTuple):
-    """What a command was called with."""
-
     words: list[str]
     given: dict[str, str]
     closed: tuple[int, ...] = ()  # descriptors of 0, 1 and 2 that were closed
 
     def has(self, flag: str) -> bool:
-        """Return whether a flag was given that takes no value."""
         return self.given.get(flag, "false") in TRUE
 
     @property
     def patience(self) -> float:
-        """The seconds to wait for another process."""
         return HOOK_PATIENCE if self.has("hook") else USUAL
 
     @property
     def mail(self) -> AgentMail:
-        """The agent mail of the working directory."""
         return AgentMail(os.getcwd(), os.environ)
 
     def identify(self) -> AgentCaller:
@@ -85,15 +75,15 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         _explain_commands(name)
         return 1
-    command = COMMANDS[name]
+    run, flags = COMMANDS[name]
     try:
-        words, given = _parse(arguments[1:], command.flags)
+        words, given = _parse(arguments[1:], flags.split())
     except Invalid as wrong:
-        _explain_flags(command, wrong.message)
+        _explain_flags(name, wrong.message)
         return 1
     call = Invocation(words, given, closed)
     try:
-        return command.run(call)
+        return run(call)
     except NotInTmux as outside:
         return _fail(call, outside.message, OUTSIDE)
     except PostroomError as error:
@@ -116,30 +106,29 @@ def _open_closed_streams() -> tuple[int, ...]:
     return tuple(closed)
 
 
-# Arguments
-
-
 def _explain_commands(name: str) -> None:
-    """Write the help, after what is wrong with a name that is no command."""
     is_flag, plain = name.startswith("-"), name.lstrip("-")
     if name and plain not in HELP:
         problem = "flag provided but not defined: -" if is_flag else "unknown command "
         _err(f"{problem}{_printable(plain if is_flag else repr(name))}")
-    _err(_read_text("texts", "agentmail.txt") + "\nRun 'agentmail <command> --help' for usage.")
+    _err(_help(name))
     if is_flag and plain in HELP:
         _err("error: error parsing commandline arguments: flag: help requested")
 
 
-def _explain_flags(command: Command, problem: str) -> None:
+def _explain_flags(command: str, problem: str) -> None:
     if problem != "flag: help requested":
         _err(problem)
-    _err(f"USAGE\n  postroom agentmail {command.usage}" + ("\n\nFLAGS" if command.flags else ""))
-    for name, flag in command.flags.items():
-        _err(f"  --{name} {flag.value}".rstrip().ljust(24) + flag.about)
-    _err(f"\nerror: error parsing commandline arguments: {problem}")
+    _err(f"{_help(command)}\n\nerror: error parsing commandline arguments: {problem}")
 
 
-def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[str], dict[str, str]]:
+def _help(command: str) -> str:
+    """Return the help of a command, or of all of them where there is none of this name."""
+    general, *sections = _read_text("texts", "agentmail.txt").rstrip().split("\n\n# ")
+    return dict(section.split("\n", 1) for section in sections).get(command, general)
+
+
+def _parse(arguments: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the words after the flags, and the values of the flags."""
     given: dict[str, str] = {}
     rest = list(arguments)
@@ -153,16 +142,15 @@ def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[st
         if name not in flags:
             problem = f"flag provided but not defined: -{_printable(name)}"
             raise Invalid("flag: help requested" if name in HELP else problem)
-        flag = flags[name]
-        if not equals and flag.value and not rest:
+        if not equals and name in WITH_VALUE and not rest:
             raise Invalid(f"flag needs an argument: -{name}")
         if not equals:
-            value = rest.pop(0) if flag.value else "true"
-        if not flag.value and value not in (*TRUE, *FALSE):
+            value = rest.pop(0) if name in WITH_VALUE else "true"
+        if name not in WITH_VALUE and value not in (*TRUE, *FALSE):
             raise Invalid(f'invalid boolean value "{_printable(value)}" for -{name}: parse error')
-        if flag.value == "N" and _number(value) is None:
+        if name in NUMBERS and _number(value) is None:
             raise Invalid(f'invalid value "{_printable(value)}" for flag -{name}: parse error')
-        given[flag.means or name] = value
+        given[SHORT.get(name, name)] = value
     return rest, given
 
 
@@ -175,24 +163,19 @@ def _number(value: str) -> int | None:
     return found if abs(found) < 10**9 and value == value.strip() else None
 
 
-# Sending
-
-
 def _send(call: Invocation) -> int:
     if call.has("person"):
         return _send_as_person(call)
-    mail = call.mail
     if not os.environ.get("TMUX"):
         identify(os.environ, call.given.get("as", ""))  # refuses before anything else
     recipient, text = _read_message(call)
     if not recipient:
         raise Invalid("missing required arguments: recipient message")
     if not text:
-        _err(f"error: no message provided\n{USAGE_SEND}")
+        _err("error: no message provided\nusage: agentmail send <recipient> <message>")
         return 1
-    me = call.identify()
     try:
-        sent = mail.send(me, recipient, text)
+        sent = call.mail.send(call.identify(), recipient, text)
     except SelfAddressed:
         return _fail(call, "recipient not found")
     return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", call)
@@ -228,9 +211,7 @@ def _read_stdin(*, is_optional: bool) -> str:
 
 
 def _send_as_person(call: Invocation) -> int:
-    """Send a message as the person, who confirms on the terminal, with the passphrase if one is needed."""
     from postroom import wiring
-    from postroom.agents.roster import everybody, person, seal
     from postroom.cli.ui import confirm, passphrase_if_needed
     from postroom.core.text import clean, one_line
     from postroom.desk.recorder import Call
@@ -254,11 +235,7 @@ def _send_as_person(call: Invocation) -> int:
         )
         if desk is not None:
             desk.recorder.write(Call("send_message", "", "person"), target=recipient)
-    _out(f"Message #{sent.id} sent")
-    return 0
-
-
-# Receiving
+    return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", call)
 
 
 def _receive(call: Invocation) -> int:
@@ -268,14 +245,14 @@ def _receive(call: Invocation) -> int:
         from postroom.cli.ui import open_terminal
 
         with open_terminal("Run it in a terminal of your own."):
-            me = AgentCaller(PERSON_NAME)
+            me = AgentCaller(PERSON)
     else:
         me = call.identify()
     if (2 if hook else 1) in call.closed:
         raise Unavailable("there is nobody to show it to: the output is closed")
     delivery = None
     if not me.name or mail.has_mail(me):
-        if me.name != PERSON_NAME:
+        if me.name != PERSON:
             mail.record_read(me, 0.5)
         delivery = mail.take(me, patience=call.patience)
     if delivery is None:
@@ -291,8 +268,6 @@ def _receive(call: Invocation) -> int:
 def _format(
     mail: AgentMail, message: AgentMessage, owner: str, call: Invocation
 ) -> tuple[bytes, int]:
-    """Return what to write for a message, and the exit code."""
-    from postroom.agents.roster import describe_sender
     from postroom.core.text import clean, one_line
 
     letter = mail.letter(message, owner)
@@ -300,8 +275,6 @@ def _format(
     sender, text = describe_sender(message.sender, proven=by_person), clean(message.text).text
     hook = call.has("hook")
     if call.has("json") and not hook:
-        import json
-
         values = {"from": sender, "id": message.id, "message": text, "thread": letter.thread}
         values |= {"reply_to": letter.reply_to, "sent_at": message.created}
         return json.dumps(values | {"person": by_person}).encode() + b"\n", 0
@@ -320,20 +293,15 @@ def _format(
 
 
 def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
-    """Return whether a message has the person's seal."""
     if not letter.seal:
         return False
     from postroom import wiring
-    from postroom.agents.roster import is_sealed
 
     try:
         key = wiring.voice_key(wiring.settings(), make=False)
     except PostroomError:
         return False
     return is_sealed(key, mail.folder.root, letter.message, letter.seal)
-
-
-# The other commands
 
 
 def _recipients(call: Invocation) -> int:
@@ -360,7 +328,9 @@ def _status(call: Invocation) -> int:
         call.mail.set_status(call.identify(), status, call.patience)
     elif not call.has("hook"):
         invalid = f"Invalid status: {_printable(status)}. Valid: ready, work, offline"
-        missing = f"error: missing required argument: status\n{USAGE_STATUS}"
+        missing = (
+            "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
+        )
         _err(invalid if call.words else missing)
         return 1
     return 0
@@ -388,9 +358,6 @@ def _cleanup(call: Invocation) -> int:
     return _print(done._asdict(), done.describe(dry_run=dry_run), call)
 
 
-# Output
-
-
 def _read_text(*path: str) -> str:
     with open(os.path.join(os.path.dirname(__file__), *path), encoding="utf-8") as file:
         return file.read()
@@ -398,8 +365,6 @@ def _read_text(*path: str) -> str:
 
 def _print(values: Mapping[str, object], text: str, call: Invocation) -> int:
     if call.has("json"):
-        import json
-
         text = json.dumps(values) + "\n"
     write_all(1, text.encode("utf-8", "replace"))
     return 0
@@ -432,29 +397,13 @@ def _printable(text: str) -> str:
     return one_line(text)
 
 
-JSON: Final = Flag("write JSON")
-AS: Final = Flag("your name, where there is no tmux", "NAME")
-PERSON: Final = Flag("as yourself, the person, in a terminal")
+# Each command's function and flags.
 COMMANDS: Final = {
-    "send": Command(_send, "send [flags] <recipient> <message>", {
-        "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
-        "m": Flag("message", "TEXT", "message"), "message": Flag("message", "TEXT"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "receive": Command(_receive, "receive [flags]", {
-        "hook": Flag("for hooks: mail on stderr with exit code 2"),
-        "fenced": Flag("between two marks, as data"),
-        "as": AS, "person": PERSON, "json": JSON,
-    }),
-    "recipients": Command(_recipients, "recipients [flags]", {"as": AS, "json": JSON}),
-    "status": Command(_status, "status [flags] <ready|work|offline>", {
-        "as": AS, "hook": Flag("for hooks: quick, and silent whatever is wrong"),
-    }),
-    "mailman": Command(_mailman, "mailman [flags]", {"daemon": Flag("in the background")}),
-    "onboard": Command(_onboard, "onboard", {}),
-    "cleanup": Command(_cleanup, "cleanup [flags]", {
-        "stale-hours": Flag("drop agents not heard of for so long (default 48)", "N"),
-        "delivered-hours": Flag("drop read messages older than this (default 2)", "N"),
-        "dry-run": Flag("say what would be done"), "json": JSON,
-    }),
-}  # fmt: skip
+    "send": (_send, "r recipient m message as person json"),
+    "receive": (_receive, "hook fenced as person json"),
+    "recipients": (_recipients, "as json"),
+    "status": (_status, "as hook"),
+    "mailman": (_mailman, "daemon"),
+    "onboard": (_onboard, ""),
+    "cleanup": (_cleanup, "stale-hours delivered-hours dry-run json"),
+}

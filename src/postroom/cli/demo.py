@@ -19,6 +19,8 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP, run
+from postroom.config.settings import SETTINGS
 from postroom.core.errors import Invalid, PostroomError
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.wiring import files
@@ -32,16 +34,9 @@ ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
 MOST_LINES = 9  # lines of an answer
 
 
-@click.command("demo")
-@click.option(
-    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the demo's folder here."
-)
+@click.command("demo", help=HELP["demo"])
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the demo's folder here.")  # fmt: skip
 def demo_command(keep: Path | None) -> None:
-    """Try it with sample mail, in a folder of its own.
-
-    It reads and writes nothing of yours: no settings, no mailbox, no account. On a terminal you
-    then decide yourself what becomes of the letters.
-    """
     import tempfile
 
     if keep is not None:
@@ -70,8 +65,6 @@ class Demo:
     """The script, performed in one folder: every later command of this process works there alone."""
 
     def __init__(self, folder: Path, undo: int) -> None:
-        from postroom.config.settings import SETTINGS
-
         self._script = tomllib.loads((SAMPLE / "demo.toml").read_text("utf-8"))
         self.names = {"sample": str(SAMPLE)}  # what steps have kept, by name
         own = folder / "postroom.toml"
@@ -95,12 +88,13 @@ class Demo:
             pending = desk.reader.lists.summaries("pending")
             drafted = next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
             digest = desk.reader.letters.get(self.names["good"]).digest
-            draft = desk.reader.notes.location(drafted).path
-        self.names |= {"drafted": drafted, "draft": draft}
-        self.names["digest"] = digest.removeprefix("sha256:")[:8]
+            self.names |= {
+                "drafted": drafted,
+                "draft": desk.reader.notes.location(drafted).path,
+                "digest": digest.removeprefix("sha256:")[:8],
+            }
 
     def perform(self, act: str, agent: CallTool | None = None) -> None:
-        """Perform the steps of one act of the script."""
         for step in self._script[act]:
             match step:
                 case {"say": text}:
@@ -121,9 +115,7 @@ class Demo:
                     for row in text.splitlines()[4:]:
                         click.echo("\n".join(f"  {piece}" for piece in ui.wrapped(row, 75)))
                 case {"list": folders}:
-                    notes = [
-                        f for name in folders for f in sorted((self._vault / name).glob("*.md"))
-                    ]
+                    notes = [f for name in folders for f in sorted((self._vault / name).glob("*.md"))]  # fmt: skip
                     click.echo("\n".join(f"  {file.relative_to(self._vault)}" for file in notes))
                 case {"approve_by_moving": note}:
                     click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
@@ -153,7 +145,6 @@ class Demo:
                     _run(*(["--help"] if words[0] == "help" else words), quiet=True)
 
     def suggestions(self) -> list[str]:
-        """Return commands that a person could type next."""
         return [self._fill(line) for line in self._script["settings"]["suggestions"]]
 
 
@@ -162,11 +153,7 @@ def _is_interactive() -> bool:
 
 
 def _call(agent: CallTool, tool: str, arguments: dict[str, Any], most_lines: int) -> dict[str, Any]:
-    texts = {name: repr(value) for name, value in arguments.items()}
-    given = ", ".join(
-        f"{name}={text}" if len(text) <= 50 else f"{name}={text[:46]}...'"
-        for name, text in texts.items()
-    )
+    given = ", ".join(f"{name}={_shorten(repr(value))}" for name, value in arguments.items())
     typed = ui.folded(f"agent > {tool}({given})", "        ").lstrip()
     click.echo(click.style(f"\n{typed}", fg="cyan", bold=True))
     answer, values = agent(tool, arguments)
@@ -176,6 +163,10 @@ def _call(agent: CallTool, tool: str, arguments: dict[str, Any], most_lines: int
     if len(rows) > most_lines:
         click.echo(click.style(f"  ... {len(rows) - most_lines} more lines", dim=True))
     return values
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 50 else f"{text[:46]}...'"
 
 
 @contextmanager
@@ -206,8 +197,6 @@ def _tell(sentence: str) -> None:
 
 def _run(*arguments: str, typed: str = "", quiet: bool = False) -> None:
     """Run a command as if somebody had typed it; end the demo where it fails."""
-    from postroom.cli.main import run
-
     if not quiet:
         typed = typed or shlex.join(arguments)
         click.echo(click.style(f"\n$ postroom {typed}", fg="green", bold=True))

@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.config.settings import Account, Config
 from postroom.core import life
 from postroom.core.audit import ACTORS, RESULTS
@@ -39,13 +40,13 @@ NOBODY_SENDS = (
 )
 WITHOUT_PERSON = "approvals.required = false: letters are sent without a person's approval"
 DELIVERS_NOWHERE = "the embedded mailbox keeps letters and delivers to nobody outside"
+MOST_FAULTS = 100  # that are listed
 INBOX_STATES = ("pending", "decided", "drafted", "needs_info", "delegated", "failed")
 
 
-@click.command("status")
+@click.command("status", help=HELP["status"])
 @ui.json_option
 def status_command() -> None:
-    """Show what waits, the mode and the trust level."""
     config = wiring.settings()
     notices = list(config.mode.warnings)
     with find_desk(config) as desk:
@@ -98,7 +99,9 @@ def _list_counts(counts: dict[str, int]) -> str:
 
 
 def _describe_sender(running: bool, page: str) -> str:
-    return RUN_SENDS if running else DESK_SENDS if page else NOBODY_SENDS
+    if running:
+        return RUN_SENDS
+    return DESK_SENDS if page else NOBODY_SENDS
 
 
 def _describe_trust(level: str, config: Config) -> str:
@@ -113,13 +116,9 @@ def _spent(desk: Desk) -> int:
     return sum(elapsed(claim.at, now) < window for claim in desk.reader.budget.spent(now, window))
 
 
-# Checks
-
-
-@click.command("doctor")
+@click.command("doctor", help=HELP["doctor"])
 @ui.json_option
 def doctor_command() -> None:
-    """Check each part, and say how to repair it."""
     checks = list(_all_checks())
     rows = []
     for check in checks:
@@ -134,9 +133,8 @@ def doctor_command() -> None:
 def check_page(desk: Desk, config: Config) -> list[Check]:
     """Return the checks that need nobody else's answer, for the page, which itself sends."""
     verdict, found = ("ok", RUN_SENDS) if desk.locks.has_orchestrator() else ("note", PAGE_SENDS)
-    remedy = "Start it with `postroom run`, or `postroom service install`."
-    run = _checks(("run", verdict, found, remedy))
-    return [*_check_mode(config), *_check_desk(desk, config), *run]
+    run = "run", verdict, found, "Start it with `postroom run`, or `postroom service install`."
+    return [*_check_mode(config), *_check_desk(desk, config), *_checks(run)]
 
 
 def check_mail(desk: Desk, config: Config) -> list[Check]:
@@ -161,9 +159,8 @@ def _all_checks() -> Iterator[Check]:
     part = "settings"
     try:
         config = wiring.settings()
-        is_there = config.file.exists()
-        found = str(config.file) if is_there else f"no file at {config.file}: the defaults"
-        yield Check(part, "ok", found)
+        file = config.file
+        yield Check(part, "ok", str(file) if file.exists() else f"no file at {file}: the defaults")
         yield from _check_mode(config)
         part = "desk"
         with find_desk(config) as desk:
@@ -177,9 +174,8 @@ def _all_checks() -> Iterator[Check]:
             verdict, found = ("fail", f"changed: {faults[0].what}") if faults else ("ok", "whole")
             yield from _checks(("log", verdict, found, "See them with `postroom audit verify`."))
             yield from check_mail(desk, config)
-            running = desk.locks.has_orchestrator()
-            sender = _describe_sender(running, desk.locks.page_address())
-            yield Check("run", "ok" if running else "note", sender)
+            running, page = desk.locks.has_orchestrator(), desk.locks.page_address()
+            yield Check("run", "ok" if running else "note", _describe_sender(running, page))
     except PostroomError as wrong:
         yield Check(part, "fail", wrong.message, wrong.remedy)
 
@@ -274,26 +270,16 @@ def _check_account(config: Config, account: Account) -> Iterator[Check]:
         yield Check("delivery", "note", DELIVERS_NOWHERE)
 
 
-MOST_FAULTS = 100  # that are listed
-
-
-@click.command("audit")
+@click.command("audit", help=HELP["audit"])
 @click.argument("what", required=False, type=click.Choice(["verify"]), metavar="[verify]")
 @click.option("--letter", default="", metavar="ID", help="Only this letter.")
 @click.option("--since", default="", metavar="DATE", help="From this day or moment (UTC) on.")
 @click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
 @click.option("--actor", type=click.Choice(ACTORS), help="Only by this actor.")
 @click.option("--result", type=click.Choice(RESULTS), help="Only with this result.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most."
-)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
 @ui.json_option
 def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
-    """Show what was done, when and by whom.
-
-    The newest come last. `postroom audit verify` compares the log files with the ledger's chain. It
-    finds edited, deleted, moved and cut-off lines, and a ledger that is older than the log.
-    """
     filters = {name: given or "" for name, given in options.items()}
     for moment in filter(None, (filters["since"], filters["until"])):
         if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):
@@ -312,10 +298,14 @@ def _row(record: dict[str, Any]) -> str:
     # As a call, a held letter is `rejected`: its state says more.
     outcome = texts["state"] if texts["result"] in {"rejected", "success"} else ""
     # Anybody may have written to the files: `fit` cleans what they hold.
-    moment = ui.fit(texts["timestamp"][:19].replace("T", " "), 19)
-    cells = [moment, ui.fit(texts["actor"], 12), ui.fit(texts["action_type"], 15)]
+    cells = [
+        ui.fit(texts["timestamp"][:19].replace("T", " "), 19),
+        ui.fit(texts["actor"], 12),
+        ui.fit(texts["action_type"], 15),
+        ui.fit(outcome or texts["result"], 9),
+    ]
     about = " ".join(filter(None, (texts["letter"], texts["target"], texts["error"])))
-    return ui.table_row(*cells, ui.fit(outcome or texts["result"], 9), last=about)
+    return ui.table_row(*cells, last=about)
 
 
 def _verify(desk: Desk) -> None:

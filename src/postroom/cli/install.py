@@ -24,6 +24,7 @@ from postroom import wiring
 from postroom.agents.folder import find
 from postroom.agents.roster import NAME_VARIABLE
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.cli.serve import contract_option
 from postroom.config.settings import Config
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
@@ -47,7 +48,6 @@ TABLES = {"vscode": "servers", "zed": "context_servers"}  # of clients without `
 WITH_HOOKS = "claude-code"  # whose hooks are known
 # What an entry takes over from this environment.
 ENTRY_VARIABLES = ("POSTROOM_CONFIG", "POSTROOM_PROVIDER", "POSTROOM_STATE", "GMAIL_TOKEN_PATH", "GMAIL_CREDENTIALS_PATH")  # fmt: skip
-GMAIL_FILES = ("token.json", "credentials.json")
 
 
 class McpClient(NamedTuple):
@@ -55,9 +55,7 @@ class McpClient(NamedTuple):
 
     title: str
     next_step: str
-    servers: str = (
-        ""  # its file of servers, below the working directory; empty where it is elsewhere
-    )
+    servers: str = ""  # its file of servers, in the working directory; empty where it is elsewhere
     rules: str = ""  # its file of rules; empty where it has no shell
     lists: tuple[str, ...] = ()  # what `permissions` in that file must have
     remains: tuple[str, ...] = ()  # the notes about what its rules do not stop
@@ -75,7 +73,6 @@ class McpClient(NamedTuple):
         return folder / "Claude/claude_desktop_config.json"
 
     def open_files(self) -> tuple[ClientFile, ClientFile | None]:
-        """Return its file of servers, and that of rules, if it has one."""
         here = Path.cwd()
         rules = ClientFile(here / self.rules, here) if self.rules else None
         return ClientFile(self.servers_file, here if self.servers else None), rules
@@ -86,7 +83,7 @@ CLIENTS = {name: McpClient(**row) for name, row in _TABLES["clients"].items()}
 NOTES: dict[str, str] = _TABLES["notes"]
 
 
-@click.command("install")
+@click.command("install", help=HELP["install"])
 @click.argument("client", metavar="CLIENT")
 @click.option("--agent", metavar="NAME", help="The agent's name.  [default: the client's]")
 @contract_option
@@ -97,14 +94,6 @@ NOTES: dict[str, str] = _TABLES["notes"]
 def install_command(
     client: str, agent: str | None, contract: str, agents: bool, remove: bool, yes: bool
 ) -> None:
-    """Register Postroom with Claude Code, Claude Desktop or Cursor.
-
-    CLIENT is claude-code or cursor (for the project in this folder), or claude-desktop; for any
-    other client it prints what to paste. Each change is shown first, what is there stays, and each
-    file is backed up next to itself. A client with a shell gets rules that keep it from deciding in
-    your place. With --agents, Claude Code also gets hooks that bring it what other agents write, and
-    tell them whether it is busy.
-    """
     client = client.lower()
     _check_client(client)
     agent = agent or client
@@ -149,18 +138,12 @@ def _write(client: str, changed: list[ClientFile], *, yes: bool) -> list[tuple[s
     """Show the changes, ask, and write them; return each file and its backup."""
     for file in sorted(changed, key=lambda file: file.path != CLIENTS[client].servers_file):
         click.echo("\n".join(file.diff()), err=ui.wants_json())
-    if changed and not yes:
-        try:
-            agreed = ui.confirm("Write this?")
-        except Denied as nobody:
-            problem = "Nothing was written: there is no terminal to ask on"
-            raise Denied(problem, remedy="Run it in one, or give --yes.") from nobody
-        if not agreed:
-            raise Denied("Nothing was written, as you said")
+    nobody = "Nothing was written. Run it in one, or give --yes."
+    if changed and not yes and not ui.confirm("Write this?", nobody):
+        raise Denied("Nothing was written, as you said")
     if any(file.before != ClientFile(file.path).before for file in changed):
-        raise Conflict(
-            "A file was changed in the meantime", remedy="Nothing was written. Run it again."
-        )
+        problem = "A file was changed in the meantime"
+        raise Conflict(problem, remedy="Nothing was written. Run it again.")
     return [(str(file.path), str(file.write() or "")) for file in changed]
 
 
@@ -210,7 +193,7 @@ def _with_postroom(
         ours = deny_rules(client, config)
         rules.table("permissions", *about.lists)
         _edit_rules(rules, ours, ours, hook_groups(words[-1]) if has_hooks else {})
-    changes = [file for file in (rules, servers_file) if file is not None]
+    changes = [rules, servers_file] if rules else [servers_file]
     return changes, [note for applies, note in notes if applies]
 
 
@@ -236,12 +219,12 @@ def _edit_rules(
     def is_rule(rule: object) -> bool:
         return rule in former or bool(COMMAND_RULE.fullmatch(str(rule)))
 
+    def is_hook(group: object) -> bool:
+        return bool(HOOK.search(json.dumps(group)))
+
     rules.replace_items("permissions", "deny", is_rule, new)
     for event in [*_as_object(rules.content.get("hooks")), *hooks]:
-        groups = [hooks[event]] if event in hooks else []
-        rules.replace_items(
-            "hooks", event, lambda group: bool(HOOK.search(json.dumps(group))), groups
-        )
+        rules.replace_items("hooks", event, is_hook, [hooks[event]] if event in hooks else [])
 
 
 def _as_object(found: object) -> dict[str, Any]:
@@ -265,24 +248,20 @@ def _advise_trust(config: Config) -> str:
 
 
 def _snippet(client: str, words: list[str], config: Config, *, agents: bool = False) -> str:
-    """Return what a person can paste: TOML for Codex, JSON for the others."""
     entry = server_entry(client, words, config, agents=agents)
     if client == "codex":
         entry |= {"env_vars": ["TMUX", "TMUX_PANE"]} if agents else {}
-        rows = []
-        for name, table in ((SERVER, entry), (f"{SERVER}.env", entry.pop("env"))):
-            rows += ["", f"[mcp_servers.{name}]"]
-            rows += [
-                f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()
-            ]
-        return "\n".join(rows[1:])
+        tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
+        return "\n\n".join(_toml(f"mcp_servers.{name}", table) for name, table in tables.items())
     parts: list[object] = [{TABLES.get(client, "mcpServers"): {SERVER: entry}}]
     if client in CLIENTS and CLIENTS[client].rules:
         parts.append({"permissions": {"deny": deny_rules(client, config)}})
     return "\n".join(json.dumps(part, ensure_ascii=False, indent=2) for part in parts)
 
 
-# What goes into a client's files
+def _toml(name: str, table: dict[str, Any]) -> str:
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]
+    return "\n".join([f"[{name}]", *rows])
 
 
 def program() -> list[str]:
@@ -310,12 +289,11 @@ def server_entry(
 
 
 def deny_rules(client: str, config: Config) -> list[str]:
-    """Return what this client's own tools may not do."""
     room, about = config.vault.postroom_folder, CLIENTS[client]
     by_tools = {tools: [room / f.name for f in FOLDERS if f.tools == tools] for tools in ("none", "read")}  # fmt: skip
     hidden = [config.state or config.desks, *by_tools["none"]]
     secrets = [config.gmail.token_path, config.gmail.credentials_path]
-    secrets += [config.cwd / name for name in GMAIL_FILES]
+    secrets += [config.cwd / "token.json", config.cwd / "credentials.json"]
     unread = _patterns(hidden, "/**")
     unread += _patterns([file for file in secrets if file and file.exists()])
     unchanged = _patterns([*hidden, *by_tools["read"], config.vault.path / ".postroom"], "/**")
@@ -344,10 +322,9 @@ def hook_groups(agent: str) -> dict[str, Any]:
     """Return the hooks, by event, that report the client's status and bring it its agent mail."""
     # In tmux the window's name counts; elsewhere the name that the server has.
     run = f'{NAME_VARIABLE}="${{{NAME_VARIABLE}:-{agent}}}" {shlex.join([*program(), "agentmail"])}'
-    commands = {event: text.format(run=run) for event, text in _TABLES["hooks"].items()}
     groups: dict[str, Any] = {
-        event: {"hooks": [{"type": "command", "command": command}]}
-        for event, command in commands.items()
+        event: {"hooks": [{"type": "command", "command": text.format(run=run)}]}
+        for event, text in _TABLES["hooks"].items()
     }
     groups["PostToolUse"] = {"matcher": "*", **groups["PostToolUse"]}
     return groups
@@ -386,7 +363,6 @@ class ClientFile:
         self._former = deepcopy(found)
 
     def refusal(self, problem: str) -> Corrupt:
-        """Return the error for a file that cannot be changed safely."""
         remedy = "It was not changed. Correct it and run this again, or change it by hand."
         return Corrupt(f"{self.path} {problem}", remedy=remedy)
 
@@ -449,13 +425,11 @@ class ClientFile:
         backup, mode, new = None, None, self.after()
         if self.before is not None:
             mode = self._real.stat().st_mode & 0o7777
-            names = (Path(f"{self.path}.postroom-backup{number or ''}") for number in count())
             # A name that is taken by other bytes, or by a link, is passed over.
-            backup = next(
-                name
-                for name in names
-                if files.create(name, self.before, mode) or _has_bytes(name, self.before)
-            )
+            for number in count():
+                backup = Path(f"{self.path}.postroom-backup{number or ''}")
+                if files.create(backup, self.before, mode) or _has_bytes(backup, self.before):
+                    break
         if new is None:
             files.remove(self._real)
         else:

@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -43,21 +44,17 @@ MARKS = (" ", "?", "!")  # of the levels of a risk card
 COLOURS = (None, "yellow", "red")
 LIST_AUTHORS = {"person": "by hand", "vault": "a note in Drafts/"}  # where no agent is known
 PAST = 50  # closed letters in a list of all
+RESTORE_NOTE = "Restore the code block under *Letter* (``` before and after the text), or edit without --from-note."
 PATIENCE = 60.0  # seconds for another dispatcher to finish
 
 id_argument = click.argument("id")
 yes_option = click.option("--yes", "digests", multiple=True, metavar="DIGEST", help="Do not ask; give the first eight digits of each letter's digest.")  # fmt: skip
 
 
-@click.command("pending")
+@click.command("pending", help=HELP["pending"])
 @click.option("--all", "everything", is_flag=True, help=f"Show rehearsals, and the last {PAST} closed letters too.")  # fmt: skip
 @ui.json_option
 def pending_command(everything: bool) -> None:
-    """List the letters that wait, newest last.
-
-    `!` marks a letter with a red warning on its risk card, `?` one with an amber warning. `postroom
-    show ID` shows the whole letter; the first three characters of an id are enough.
-    """
     states = tuple(HEADINGS) if everything else ORDER
     with ui.open_desk(make=True) as desk:
         letters = desk.reader.lists.summaries(*ORDER)
@@ -67,24 +64,23 @@ def pending_command(everything: bool) -> None:
         rehearsed = desk.reader.lists.count("rehearsal")
     rows: list[str] = []
     for state in states:
-        found = [letter for letter in letters if life.name(letter.state) == state]
-        rows += [click.style(f"{HEADINGS[state]} ({len(found)})", bold=True)] if found else []
-        rows += [row for letter in found for row in _summary_rows(letter, now)]
+        if found := [letter for letter in letters if life.name(letter.state) == state]:
+            rows.append(click.style(f"{HEADINGS[state]} ({len(found)})", bold=True))
+            rows += [row for letter in found for row in _summary_rows(letter, now)]
     hints = []
     if not rules.live:
-        hints = [f"Postroom rehearses ({rules.source}): nothing can be approved or sent."]
+        hints.append(f"Postroom rehearses ({rules.source}): nothing can be approved or sent.")
         if rehearsed and not everything:
-            hints += [f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them."]
-    summaries = [_summary_json(letter) for letter in letters if ui.wants_json()]
+            hints.append(f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them.")
+    summaries = [_summary_json(letter) for letter in letters]
     values = {"mode": rules.mode, "trust": rules.trust, "letters": summaries}
     ui.output(values, rows or ["Nothing waits."], *hints)
 
 
-@click.command("show")
+@click.command("show", help=HELP["show"])
 @id_argument
 @ui.json_option
 def show_command(id: str) -> None:
-    """Show one letter with its risk card and history."""
     with ui.open_desk() as desk:
         entry = _find(desk, id)
         ui.output(_letter_json(desk, entry), _lines(desk, entry))
@@ -135,10 +131,8 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
     if edited := desk.note_difference(entry):
-        yield ui.folded(
-            f"The note was edited and differs (`postroom edit {entry.id} --from-note`):"
-        )
-        yield edited
+        use_it = f"`postroom edit {entry.id} --from-note`"
+        yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
     for state in desk.reader.letters.past_states(entry.id):
         yield ui.folded(life.describe(state))
@@ -150,33 +144,26 @@ def _show_unless_json(desk: Desk, entry: Entry) -> None:
         click.echo("\n".join(_lines(desk, entry)))
 
 
-@click.command("approve")
+@click.command("approve", help=HELP["approve"])
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @yes_option
 @ui.json_option
 def approve_command(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
-    """Approve letters, after a look at each, and send them.
-
-    Shows the whole letter and its risk card and asks on this terminal. Then it waits out the undo
-    window (Ctrl-C recalls the letter) and sends it. `--yes 1a2b3c4d` says that you have seen the
-    letter with this digest.
-    """
     _check_digests(ids, digests)
     with ui.open_desk() as desk:
         outcomes = []
-        for at, id in enumerate(ids):
-            entry = _find(desk, id)
-            if not digests:
+        for id, digest in zip(ids, digests or ("",) * len(ids), strict=True):
+            entry = _find(desk, id, "approve")
+            if not digest:
                 _show_unless_json(desk, entry)
             try:
-                outcomes.append(_approve_and_send(desk, entry, digests[at] if digests else ""))
+                outcomes.append(_approve_and_send(desk, entry, digest))
             except click.Abort:
                 ui.say(f"The letter {entry.id} was not sent; it still waits.")
         _report(desk, outcomes)
 
 
 def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
-    """Refuse digests that are none, or not one for each letter."""
     if digests and len(digests) != len(ids):
         raise Invalid("--yes is needed once for each letter", remedy="Give them in the same order.")
     for digest in digests:
@@ -189,7 +176,6 @@ def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
 
 def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
     """Approve, wait out the undo window and dispatch; Ctrl-C recalls the letter."""
-    _find(desk, entry.id, "approve")
     desk.verdicts.refuse_rehearsal()
     try:
         if not digest:
@@ -216,44 +202,40 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
         ui.say(sentence)
     rows = []
     for entry in entries:
-        path = desk.reader.notes.location(entry.id).path
-        rows += [
-            ui.folded(life.describe(entry.state, id=entry.id)),
-            *([f"  {path}"] if path else []),
-        ]
+        rows.append(ui.folded(life.describe(entry.state, id=entry.id)))
+        if path := desk.reader.notes.location(entry.id).path:
+            rows.append(f"  {path}")
     ui.output({"letters": [_letter_json(desk, entry) for entry in entries]}, rows)
     accounts = {entry.letter.account for entry in entries if entry.kind == "sent"}
     if any(wiring.settings().account(name).provider == "local" for name in accounts):
         ui.say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
     if any(entry.kind == "approved" for entry in entries):
         ui.say("`postroom send-approved` tries again.")
-    for code in (EXIT_CODES[entry.kind] for entry in entries if entry.kind in EXIT_CODES):
-        raise click.exceptions.Exit(code)
+    for entry in entries:
+        if entry.kind in EXIT_CODES:
+            raise click.exceptions.Exit(EXIT_CODES[entry.kind])
 
 
-@click.command("reject")
+@click.command("reject", help=HELP["reject"])
 @id_argument
 @click.option("--reason", default="", help="Why; the agent reads it.")
 @ui.json_option
 def reject_command(id: str, reason: str) -> None:
-    """Reject a letter, with a reason that the agent reads."""
     _decide(id, "reject", reason)
 
 
-@click.command("revise")
+@click.command("revise", help=HELP["revise"])
 @id_argument
 @click.option("--ask", required=True, metavar="WISH", help="What should be different.")
 @ui.json_option
 def revise_command(id: str, ask: str) -> None:
-    """Ask the agent for another version of a letter."""
     _decide(id, "revise", ask)
 
 
-@click.command("undo")
+@click.command("undo", help=HELP["undo"])
 @id_argument
 @ui.json_option
 def undo_command(id: str) -> None:
-    """Recall an approved letter that is not being sent yet."""
     _decide(id, "undo")
 
 
@@ -262,7 +244,7 @@ def _decide(id: str, event: str, reason: str = "") -> None:
         _report(desk, [desk.decide(_find(desk, id).id, event, by=ui.login_name(), reason=reason)])
 
 
-@click.command("edit")
+@click.command("edit", help=HELP["edit"])
 @id_argument
 @click.option("--from-note", is_flag=True, help="Take the text from the letter's note.")
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Take the letter from this file instead of an editor.")  # fmt: skip
@@ -272,11 +254,6 @@ def _decide(id: str, event: str, reason: str = "") -> None:
 def edit_command(
     id: str, from_note: bool, file: Path | None, no_send: bool, digests: tuple[str, ...]
 ) -> None:
-    """Change a letter, look at the result, and send it.
-
-    Opens $EDITOR on recipients, subject and text. The agent's version is kept; an HTML part is
-    dropped when the text changes. `--yes` takes the digest of the letter before the change.
-    """
     _check_digests((id,), digests)
     with ui.open_desk() as desk:
         entry = _find(desk, id, "edit", digests)
@@ -302,11 +279,8 @@ def _letter_from_note(desk: Desk, entry: Entry) -> Letter:
     """Return the letter with the text that is in its note; subject and recipients stay the letter's."""
     text = desk.note_text(entry)
     if text is None:
-        raise NotFound(
-            f"The text of the letter {entry.id} cannot be found in its note",
-            remedy="Restore the code block under *Letter* (``` before and after the text), or edit"
-            " without --from-note.",
-        )
+        problem = f"The text of the letter {entry.id} cannot be found in its note"
+        raise NotFound(problem, remedy=RESTORE_NOTE)
     return replace(entry.letter, text=text)
 
 
@@ -322,9 +296,10 @@ def _letter_from_form(desk: Desk, entry: Entry, file: Path | None) -> Letter:
     for row in head.split("\n"):
         name, colon, value = row.partition(":")
         if not colon or name.strip().lower() not in fields:
-            problem = f"This line does not belong in a letter's head: {row[:60]}"
-            remedy = "Keep To, Cc, Bcc and Subject, a blank line, then the text."
-            raise Invalid(problem, remedy=remedy)
+            raise Invalid(
+                f"This line does not belong in a letter's head: {row[:60]}",
+                remedy="Keep To, Cc, Bcc and Subject, a blank line, then the text.",
+            )
         fields[name.strip().lower()] = value.strip()
     if not blank:
         raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
@@ -336,20 +311,18 @@ def _open_editor(text: str) -> str | None:
     try:
         return click.edit(text, extension=".txt")
     except click.ClickException as why:
-        remedy = "Set EDITOR to the command of yours, or give the letter with --file."
-        raise Unavailable(f"No editor: {why.format_message()}", remedy=remedy) from why
+        raise Unavailable(
+            f"No editor: {why.format_message()}",
+            remedy="Set EDITOR to the command of yours, or give the letter with --file.",
+        ) from why
 
 
-@click.command("resolve")
+@click.command("resolve", help=HELP["resolve"])
 @id_argument
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
 @yes_option
 @ui.json_option
 def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) -> None:
-    """Decide a letter that may or may not have been sent.
-
-    Look into the mailbox's Sent folder first. A letter that was not sent waits for a new verdict.
-    """
     if was_sent is None:
         raise Invalid("Was it sent or not?", remedy="Give --sent or --not-sent.")
     _check_digests((id,), digests)
@@ -363,18 +336,14 @@ def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) ->
         _report(desk, [desk.decide(entry.id, "resolve", by=by, sent=was_sent, proof=proof)])
 
 
-@click.command("send-approved")
+@click.command("send-approved", help=HELP["send-approved"])
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
 @ui.json_option
 def send_approved_command(wait: bool) -> None:
-    """Send what is approved and due; finish what was interrupted.
-
-    Takes requests from Plans/ and slips in Approved/ too.
-    """
     with ui.open_desk(make=True, adopt=True) as desk:
         if wait:
-            seconds = max((left for _, _, left in _approved(desk)), default=0.0)
-            seconds = min(seconds, desk.rules.undo_seconds)
+            longest = max((left for _, _, left in _approved(desk)), default=0.0)
+            seconds = min(longest, desk.rules.undo_seconds)
             ui.count_down(seconds, "What is approved is sent", "sends nothing and recalls nothing")
         changed = desk.send_approved()
         later = _approved(desk)
@@ -395,15 +364,10 @@ def _approved(desk: Desk) -> list[tuple[str, life.Approved, float]]:
     ]
 
 
-# How a letter is shown
-
-
 def _summary_rows(summary: LetterSummary, now: Stamp) -> Iterator[str]:
     age = duration(max(1, elapsed(summary.created, now)))
     match summary.state:
-        case life.Approved(held=about) | life.Unknown(why=about):
-            pass
-        case life.Rejected(reason=about) | life.Failed(reason=about):
+        case life.Approved(held=about) | life.Unknown(why=about) | life.Rejected(reason=about) | life.Failed(reason=about):  # fmt: skip
             pass
         case life.Sent(at=at):
             about = f"sent {ui.short_date(at.wall)}"

@@ -12,6 +12,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.config.settings import Config
 from postroom.core.errors import Invalid, NotFound, PostroomError
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Mail, Message, Party, Summary
@@ -61,24 +62,13 @@ class SearchCommand(click.Command):
         return super().parse_args(ctx, escaped)
 
 
-@click.command("search", cls=SearchCommand)
+@click.command("search", help=HELP["search"], cls=SearchCommand)
 @click.argument("query", nargs=-1)
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many mails at most.")  # fmt: skip
 @click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
 @ui.account_option
 @ui.json_option
 def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str | None) -> None:
-    """Search mail, newest first, in Gmail's search language.
-
-    \b
-    postroom search from:ann invoice
-    postroom search 'is:unread in:inbox newer_than:7d'
-    postroom search 'subject:(dinner OR lunch) -label:work has:attachment'
-
-    Put the query in single quotes if it contains brackets, quotes or spaces that matter: the shell
-    would interpret them. `*` marks unread mail, `[2]` counts attachments. docs/search.md describes
-    the whole language.
-    """
     from postroom.core.language import parse
     from postroom.mail.mailbox import SearchPage
 
@@ -101,12 +91,11 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
         for item in page.items
     ]
     rows = [row for item in page.items for row in _summary_rows(item)]
-    ui.output(
-        {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}, rows, *hints
-    )
+    values = {"messages": messages, "cursor": page.cursor, "notes": page.notes}
+    ui.output(values, rows, *hints)
 
 
-@click.command("read")
+@click.command("read", help=HELP["read"])
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
@@ -114,12 +103,6 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
 @ui.account_option
 @ui.json_option
 def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: str | None) -> None:
-    """Show one mail.
-
-    ID is the one that `postroom search` prints. Text is shown as a reader of the mail would see
-    it: hidden parts and control characters are removed and counted. `--part 2 > FILE` saves the
-    attachment that is listed as part 2.
-    """
     if (raw or part) and (ui.wants_json() or (raw and part)):
         raise Invalid("--raw, --part and --json exclude each other", remedy="Give one of them.")
     with _open_mailbox(account) as box:
@@ -131,16 +114,12 @@ def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: st
     ui.output(_mail_json(message), _mail_lines(message, quotes=quotes))
 
 
-@click.command("thread")
+@click.command("thread", help=HELP["thread"])
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @ui.account_option
 @ui.json_option
 def thread_command(id: str, quotes: bool, account: str | None) -> None:
-    """Show a whole conversation, oldest mail first.
-
-    ID is that of the thread, or of any mail in it.
-    """
     with _open_mailbox(account) as box:
         thread = box.thread(id)
     rows = []
@@ -152,17 +131,11 @@ def thread_command(id: str, quotes: bool, account: str | None) -> None:
     ui.output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
 
 
-@click.command("import")
+@click.command("import", help=HELP["import"])
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @ui.account_option
 @ui.json_option
 def import_command(paths: tuple[str, ...], account: str | None) -> None:
-    """Import mail from mbox, Maildir or .eml files.
-
-    PATH is such a file or folder, or a folder of them. Mail that was imported before is left as it
-    is, so you can run an interrupted import again. The mail's own flags decide what is read, starred,
-    a draft or in the trash; labels come from Maildir folders and from Gmail's export.
-    """
     from postroom.mail import files
 
     if "" in paths:
@@ -184,8 +157,9 @@ def import_command(paths: tuple[str, ...], account: str | None) -> None:
     if len(refused) > MOST_REFUSALS:
         hints.append(f"  and {len(refused) - MOST_REFUSALS:,} more; --json lists all")
     if known is None and config.state is None and config.source("vault.path") == "default":
-        place = f"The mailbox belongs to the vault {config.vault.path}"
-        hints.append(f"{place}; search from here, or set VAULT_PATH.")
+        hints.append(
+            f"The mailbox belongs to the vault {config.vault.path}; search from here, or set VAULT_PATH."
+        )
     ui.output(values, [f"{counts}, {others:,} other files passed over."], *hints)
 
 
@@ -198,17 +172,12 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
         yield bar.update
 
 
-@click.command("undo-moves")
+@click.command("undo-moves", help=HELP["undo-moves"])
 @click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
 @click.option("--all", "every", is_flag=True, help="Undo all of them.")
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
 @ui.json_option
 def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None) -> None:
-    """List how agents have moved and labelled mail, and undo it.
-
-    Without a NUMBER it lists, newest first, and changes nothing. The newest is undone first, so
-    that the labels are as they were.
-    """
     from postroom.services.services import Services
     from postroom.wiring.desk import find_desk
 
@@ -219,10 +188,8 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
         moves = [move for move in known if agent is None or move.agent == agent]
         chosen = [move for move in moves if every or move.number in numbers]
         if unknown := set(numbers) - {move.number for move in moves}:
-            raise NotFound(
-                f"There is no move {min(unknown)} to undo",
-                remedy="`postroom undo-moves` lists what there is.",
-            )
+            problem = f"There is no move {min(unknown)} to undo"
+            raise NotFound(problem, remedy="`postroom undo-moves` lists what there is.")
         if desk is None or not chosen:
             _list_moves(desk, moves)
             return
@@ -246,11 +213,11 @@ def _list_moves(desk: Desk | None, moves: list[LabelChange]) -> None:
         head = f"{move['number']:>5}", move["at"], ui.fit(move["agent"], 16)
         subject = ui.table_row(" " * 5, last=move["subject"] or "(gone)")
         rows += [ui.table_row(*head, last=" ".join(signed)), click.style(subject, dim=True)]
-    more = len(moves) - len(values)
     hint = "Nothing to undo: agents have moved and labelled no mail, or you have undone all of it."
     if values:
         hint = "Undo one with `postroom undo-moves NUMBER`, all with --all."
-        hint += f" {more} older ones are not shown." if more else ""
+    if more := len(moves) - len(values):
+        hint += f" {more} older ones are not shown."
     ui.output({"moves": values}, rows, hint)
 
 
@@ -271,9 +238,6 @@ def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
         "added": sorted(move.added),
         "removed": sorted(move.removed),
     }
-
-
-# How a mail is shown
 
 
 def _mail_lines(message: Message, *, quotes: bool) -> Iterator[str]:

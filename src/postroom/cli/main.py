@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -29,43 +30,29 @@ EXITS: dict[type[PostroomError], int] = {
     errors.Corrupt: 10,
 }
 
-# group → command → its module and first line of help; the modules are imported when called.
+# fmt: off
+# group → command → its module, which is imported when the command is called.
 GROUPS = {
     "Start": {
-        "demo": ("demo", "Try it with sample mail, in a folder of its own."),
-        "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
-        "status": ("health", "Show what waits, the mode and the trust level."),
-        "doctor": ("health", "Check each part, and say how to repair it."),
-        "auth": ("setup", "Sign in to Gmail, or out again."),
-        "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
-        "mcp": ("serve", "Serve mail, notes and agent mail over MCP."),
-        "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
+        "demo": "demo", "init": "setup", "status": "health", "doctor": "health", "auth": "setup",
+        "install": "install", "mcp": "serve", "adopt": "setup",
     },
     "Letters": {
-        "desk": ("serve", "Open the desk in the browser: read, decide, look back."),
-        "pending": ("letters", "List the letters that wait, newest last."),
-        "show": ("letters", "Show one letter with its risk card and history."),
-        "approve": ("letters", "Approve letters, after a look at each, and send them."),
-        "edit": ("letters", "Change a letter, look at the result, and send it."),
-        "reject": ("letters", "Reject a letter, with a reason that the agent reads."),
-        "revise": ("letters", "Ask the agent for another version of a letter."),
-        "undo": ("letters", "Recall an approved letter that is not being sent yet."),
-        "send-approved": ("letters", "Send what is approved and due; finish what was interrupted."),
-        "resolve": ("letters", "Decide a letter that may or may not have been sent."),
-        "audit": ("health", "Show what was done, when and by whom."),
+        "desk": "serve", "pending": "letters", "show": "letters", "approve": "letters", "edit": "letters",
+        "reject": "letters", "revise": "letters", "undo": "letters", "send-approved": "letters",
+        "resolve": "letters", "audit": "health",
     },
     "Mail": {
-        "run": ("run", "Watch for mail, triage it, and send what you approved."),
-        "service": ("run", "Let the system run `postroom run` for you."),
-        "import": ("mail", "Import mail from mbox, Maildir or .eml files."),
-        "search": ("mail", "Search mail, newest first, in Gmail's search language."),
-        "read": ("mail", "Show one mail."),
-        "undo-moves": ("mail", "List how agents have moved and labelled mail, and undo it."),
-        "thread": ("mail", "Show a whole conversation, oldest mail first."),
+        "run": "run", "service": "run", "import": "mail", "search": "mail", "read": "mail",
+        "undo-moves": "mail", "thread": "mail",
     },
-    "Agents": {"agentmail": ("main", "Letters between agents: send, receive, status, mailman.")},
+    "Agents": {"agentmail": "main"},
 }
-COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+# fmt: on
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+_TEXT = Path(__file__).with_name("texts").joinpath("help.txt").read_text("utf-8")
+# By command; click does not fold a paragraph below a backspace.
+HELP = dict(part.split("\n", 1) for part in _TEXT.replace("\\b", "\b").split("\n# ")[1:])
 
 
 class Commands(click.Group):
@@ -74,17 +61,16 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"postroom.cli.{COMMANDS[cmd_name][0]}")
+        module = import_module(f"postroom.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
+            rows = [(name.ljust(widest), HELP[name].partition("\n")[0]) for name in group]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(widest), about) for name, (_, about) in group.items()]
-                )
+                formatter.write_dl(rows)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,16 +84,13 @@ def cli() -> None:
 
 @click.command(
     "agentmail",
+    help=HELP["agentmail"],
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def agentmail_command(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Letters between agents: send, receive, status, mailman.
-
-    Also recipients, onboard and cleanup; `postroom agentmail COMMAND --help` says more.
-    """
     from postroom.cli.agentmail import main as agentmail
 
     context.exit(agentmail(arguments))
@@ -188,11 +171,11 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
         # In ASCII: a message may quote what somebody else wrote, for a terminal to misread.
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}), err=True)
-        return exit_code(error)
-    from postroom.cli import ui
+    else:
+        from postroom.cli import ui
 
-    message = ui.folded(f"error: {error.message}").removeprefix("error:")
-    click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
-    if error.remedy:
-        click.echo(ui.folded(error.remedy, "  "), err=True)
+        message = ui.folded(f"error: {error.message}").removeprefix("error:")
+        click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
+        if error.remedy:
+            click.echo(ui.folded(error.remedy, "  "), err=True)
     return exit_code(error)

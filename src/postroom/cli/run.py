@@ -19,16 +19,9 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
-from postroom.cli.main import EXITS
+from postroom.cli.main import EXITS, HELP
 from postroom.config.settings import Config
-from postroom.core.errors import (
-    AuthRequired,
-    Conflict,
-    Corrupt,
-    Invalid,
-    PostroomError,
-    Unavailable,
-)
+from postroom.core.errors import AuthRequired, Conflict, Corrupt, Invalid, PostroomError
 from postroom.core.text import one_line
 from postroom.wiring import files
 from postroom.wiring.desk import require_desk
@@ -44,7 +37,6 @@ _IS_MAC: Final = sys.platform == "darwin"
 _TEXTS: Final = tomllib.loads(ui.read_text("run.toml"))
 _EVENTS: Final[dict[str, str]] = _TEXTS["events"]
 _SERVICE: Final[dict[str, Any]] = _TEXTS["darwin" if _IS_MAC else "linux"]
-
 _PRINTING: Final = threading.Lock()  # events come from several threads
 
 
@@ -71,7 +63,7 @@ def _describe(event: str, facts: dict[str, object], name: str) -> str:
     return _EVENTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
 
 
-@click.command("run")
+@click.command("run", help=HELP["run"])
 @click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
 @click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
 @click.option("--backlog", metavar="QUERY", default="", help="Also take mail that is in the inbox already and matches.")  # fmt: skip
@@ -80,14 +72,6 @@ def _describe(event: str, facts: dict[str, object], name: str) -> str:
 def run_command(
     once: bool, interval: int | None, backlog: str, with_desk: bool, as_json: bool | None
 ) -> None:
-    """Watch for mail, triage it, and send what you approved.
-
-    New mail of the inbox becomes a note in Needs_Action/. Your rules in Handbook.md decide what is
-    done about it, then a model, if one is set; answers wait in Drafts/ until you approve them. An
-    approved letter is sent after its undo window; a file PAUSED.md in the vault stops that.
-    Dashboard.md shows all of it. Ctrl-C ends it; you can stop it at any moment without losing
-    anything. With --desk, the page of `postroom desk` is served too.
-    """
     from postroom.orchestrator.run import Orchestrator
 
     if once and with_desk:
@@ -186,25 +170,14 @@ def open_triage_model(config: Config, stopping: threading.Event) -> Model | None
 _FINAL: Final = (Invalid, Conflict, Corrupt)
 
 
-@click.group("service")
-def service_command() -> None:
-    """Let the system run `postroom run` for you.
-
-    On Linux that is systemd, as a service of your own user; on macOS launchd. Nothing needs root.
-    """
+service_command = click.Group("service", help=HELP["service"])
 
 
-@service_command.command("install")
+@service_command.command("install", help=HELP["service install"])
 @click.option("--print", "only_print", is_flag=True, help="Print the file, and write nothing.")
 @click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
 @ui.json_option
 def install_command(only_print: bool, with_desk: bool) -> None:
-    """Write the service's file, and say how to start it.
-
-    It runs with the settings that hold here and now: this folder, your settings file, and Postroom's
-    variables of the environment. Put the model's API keys in the file `environment` next to your
-    settings, one NAME=value per line, readable by you alone.
-    """
     config = wiring.settings()
     file, text = _service_file(), _service_text(config, with_desk=with_desk)
     if only_print:
@@ -216,12 +189,7 @@ def install_command(only_print: bool, with_desk: bool) -> None:
         )
     is_changed = not file.is_file() or file.read_text() != text
     if is_changed:
-        try:
-            files.replace(file, text.encode())
-        except OSError as why:
-            raise Unavailable(
-                f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
-            ) from why
+        files.replace(file, text.encode())
     row = f"{'Wrote' if is_changed else 'Unchanged'} {file}"
     ui.output({"file": str(file), "changed": is_changed}, [row])
     if not ui.wants_json():
@@ -229,10 +197,9 @@ def install_command(only_print: bool, with_desk: bool) -> None:
         click.echo(_SERVICE["steps"].format(uid=os.getuid(), file=file), err=True)
 
 
-@service_command.command("remove")
+@service_command.command("remove", help=HELP["service remove"])
 @ui.json_option
 def remove_command() -> None:
-    """Delete the service's file, and say how to stop it."""
     file, stop = _service_file(), _SERVICE["stop"].format(uid=os.getuid())
     if not file.exists():
         raise Invalid(f"There is no service at {file}", remedy="There is nothing to remove.")
@@ -264,13 +231,11 @@ def _service_text(config: Config, *, with_desk: bool) -> str:
         }
         return plistlib.dumps(service, sort_keys=False).decode()
     unit: str = _SERVICE["unit"]
+    variables = (_escape(f"{name}={value}", quoted=True) for name, value in here.items())
     return unit.format(
         command=" ".join(f'"{_escape(word, quoted=True).replace("$", "$$")}"' for word in command),
         folder=_escape(str(Path.cwd())),
-        environment="".join(
-            f'Environment="{_escape(f"{name}={value}", quoted=True)}"\n'
-            for name, value in here.items()
-        ),
+        environment="".join(f'Environment="{variable}"\n' for variable in variables),
         secrets=_escape(str(config.file.with_name("environment"))),
         final=" ".join(sorted(str(EXITS[kind]) for kind in _FINAL)),
     )

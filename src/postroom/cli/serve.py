@@ -18,6 +18,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.cli.server import ConfiguredDesk, Options, load_calls, load_listing, load_server
 from postroom.config.settings import ORIGIN_PATTERN, Config
 from postroom.core.errors import AuthRequired, Conflict, Invalid, Unavailable
@@ -40,7 +41,7 @@ class DeskPage(NamedTuple):
     is_served: Callable[[], bool] | None = None
 
 
-@click.command("desk")
+@click.command("desk", help=HELP["desk"])
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.  [default: 8766]")  # fmt: skip
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of 127.0.0.1.")
 @click.option("--origin", metavar="URL", help="The address by which your own proxy or tunnel shows the page.")  # fmt: skip
@@ -48,14 +49,6 @@ class DeskPage(NamedTuple):
 @click.option("--open/--no-open", "opens", default=None, help="Open the browser.  [default: in a terminal]")  # fmt: skip
 @ui.json_option
 def desk_command(opens: bool | None, **options: str | int | None) -> None:
-    """Open the desk in the browser: read, decide, look back.
-
-    Prints an address that lets one browser in, once, and opens it. The page is served on this
-    machine only, until Ctrl-C; what you approve is sent from here. If another process serves the
-    page already, a new address for it is printed and opened. For your phone, put your own proxy or
-    tunnel in front and give its address with --origin; you are then asked for your passphrase. Two
-    people decide under their own names with --as.
-    """
     config, as_json = ui.settings(), ui.wants_json()
     opens = sys.stdout.isatty() and not as_json if opens is None else opens
     with serve_page(config, **options) as page, ExitStack() as stack:  # type: ignore[arg-type]
@@ -110,8 +103,7 @@ def serve_page(
                     f"The page is served already{f' at {address}' if address else ''}",
                     remedy="End that one first, or leave out --host, --port and --origin.",
                 )
-            sign_in = new_sign_in_address(desk, person, address)
-            yield DeskPage(address, sign_in, person, desk.state)
+            yield DeskPage(address, new_sign_in_address(desk, person, address), person, desk.state)
             return
         host = host or config.desk.host
         # Browsers may resolve the name differently.
@@ -174,33 +166,15 @@ def open_browser(stack: ExitStack, page: DeskPage) -> None:
     threading.Thread(target=browser.open, args=(file,), daemon=True).start()
 
 
-# The server for agents
-
-contract_option = click.option(
-    "--contract",
-    type=click.Choice(CONTRACTS),
-    default="postroom",
-    show_default=True,
-    help="Which names and texts the tools have.",
-)
+contract_option = click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
 
 
-@click.command("mcp")
+@click.command("mcp", help=HELP["mcp"])
 @click.argument("server", type=click.Choice(sorted(SERVERS)), default="all", metavar="[SERVER]")
 @contract_option
 @click.option("--agent", default="", metavar="NAME", help="The agent's name; by default the client's own, except in agent mail.")  # fmt: skip
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP, on this machine, instead of stdio.")  # fmt: skip
 def mcp_command(server: str, contract: str, agent: str, http: str | None) -> None:
-    """Serve mail, notes and agent mail over MCP.
-
-    Agents search, read, draft and reply; nothing that they ask to send is sent before you approve
-    it. They keep notes in your vault, but cannot touch the folders where you approve; they write to
-    other agents in the same repository. SERVER is `email`, `vault`, `agents`, or `all` (the default).
-    `email` can take the names and texts of another email server, for a client that was written for
-    it: --contract approval, dry-run or gmail. Clients start it on standard input and output:
-    `postroom install` registers it with yours. With --http, clients need a token that `postroom
-    init` has made.
-    """
     options = Options(server, contract, agent)
     options.check()
     if http is not None:
@@ -233,27 +207,18 @@ def _serve_http(options: Options, http: str) -> None:
     run_http(service, listener, where.url_host, provider.tokens)
 
 
-# Listening
-
-
 class ListenAddress(NamedTuple):
     host: str
     port: int
 
     @property
     def url_host(self) -> str:
-        """The host as a URL has it."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        """Whether only this machine can connect; of another name than localhost nobody knows."""
+        return bool(re.fullmatch(r"localhost|::1|127(\.[0-9]{1,3}){3}", self.host))
 
 
 def parse_address(text: str) -> ListenAddress:

@@ -24,15 +24,12 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """Which server to start, with which tools, for which agent."""
-
     server: str = "all"
     contract: str = "postroom"
     agent: str = ""
 
     @property
     def module(self) -> str:
-        """The module of `tools.contracts` that has the contract."""
         return listing.SERVERS[self.server][self.contract]
 
     def check(self) -> None:
@@ -58,25 +55,22 @@ class ConfiguredDesk:
         self._opened: Desk | None = None
 
     def desk(self) -> Desk:
-        """Return the desk; raise what is wrong with it."""
-        from postroom.wiring.desk import find_desk
+        from postroom.wiring.desk import require_desk
 
         with self._lock:
             if self._opened is None:
-                config = self.config()
+                vault = self.config().vault.path
                 try:
-                    config.vault.path.mkdir(parents=True, exist_ok=True)
+                    vault.mkdir(parents=True, exist_ok=True)
                 except OSError as why:
                     raise Unavailable(
-                        f"The vault {config.vault.path} cannot be made: {why.strerror}",
+                        f"The vault {vault} cannot be made: {why.strerror}",
                         remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
                     ) from why
-                self._opened = self._stack.enter_context(find_desk(config, make=True))
-                assert self._opened is not None
+                self._opened = self._stack.enter_context(require_desk(self.config()))
             return self._opened
 
     def tokens(self) -> dict[str, str]:
-        """Return the tokens that HTTP clients may sign in with, and the agent of each."""
         from postroom.wiring import state_folder
         from postroom.wiring.files import read_tokens
 
@@ -136,6 +130,7 @@ def main(arguments: Sequence[str]) -> None:
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
     try:
+        options.check()
         serve = load_server(options)
     except Exception:  # noqa: BLE001 - the click command tries again, and reports it
         return
@@ -157,9 +152,4 @@ def parse(arguments: Sequence[str]) -> Options | None:
         if not value or field in given:
             return None
         given[field] = value
-    options = Options(**given)
-    try:
-        options.check()
-    except Invalid:
-        return None
-    return options
+    return Options(**given)

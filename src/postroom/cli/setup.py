@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
+from postroom.cli.main import HELP
 from postroom.config.settings import Account, Config
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.text import check_agent_name
@@ -29,24 +30,12 @@ if TYPE_CHECKING:
 ROOM = "Postroom"
 
 
-@click.command("init")
+@click.command("init", help=HELP["init"])
 @click.argument("vault", required=False, type=click.Path(path_type=Path))
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
 @click.option("--token", "agent", metavar="NAME", default="", help="Make a token for HTTP that carries this agent's name.")  # fmt: skip
 @ui.json_option
 def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
-    """Set up the vault's folders, the ledger and the passphrase.
-
-    VAULT is the vault's folder; without it, the one of your settings is used, or ./vault. If you
-    have no settings file yet, one is written that names VAULT, so that Postroom finds it from every
-    folder.
-
-    In a vault with notes of its own, all of Postroom's files go into the folder Postroom/. If you
-    have a settings file already, put room = "Postroom" under [vault] there first. Running init again
-    changes nothing that exists. Trust level desk needs a passphrase; to lower the level, you are
-    asked for it. Clients of `postroom mcp --http` sign in with a token: init names the file that
-    holds it.
-    """
     if agent:
         check_agent_name(agent)
     files.token_file(Path(), agent)  # refuses a name that no token can have
@@ -113,19 +102,16 @@ def _use_vault(vault: Path) -> bool:
 
 
 def _write_settings(config: Config) -> None:
-    """Write the person's first settings file, which names the vault and its room."""
-    file, room = config.file, config.vault.room
-    text = ui.read_text("postroom.toml")
-    path = json.dumps(str(config.vault.path.absolute()), ensure_ascii=False)
-    text += f"path = {path}\n"  # a string is the same in TOML
-    text += f'room = "{room}"\n' if room else ""
+    file, vault, room = config.file, config.vault.path, config.vault.room
+    path = json.dumps(str(vault.absolute()), ensure_ascii=False)  # a string is the same in TOML
+    text = f"{ui.read_text('postroom.toml')}path = {path}\n"
+    why = f"Postroom finds the vault {vault} from every folder now"
+    if room:
+        text += f'room = "{room}"\n'
+        why = f"the vault has notes of its own, so Postroom's go into {room}/"
     file.parent.mkdir(parents=True, exist_ok=True)
     files.create(file, text.encode())
-    if room:
-        ui.say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {room}/.")
-    else:
-        vault = config.vault.path
-        ui.say(f"Wrote {file}: Postroom finds the vault {vault} from every folder now.")
+    ui.say(f"Wrote {file}: {why}.")
 
 
 def _other_notes(vault: Path) -> list[str]:
@@ -173,14 +159,9 @@ def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
         ui.say("The passphrase is set.")
 
 
-@click.command("adopt")
+@click.command("adopt", help=HELP["adopt"])
 @ui.json_option
 def adopt_command() -> None:
-    """Send from this vault here; the other machine then only reads.
-
-    For a vault that came from another machine, or whose state folder was lost or copied. Open
-    letters of the former desk become unknown, because they may have been sent there.
-    """
     config = wiring.settings()
     vault = config.vault.path
     question = f"Send from the vault {vault} on this machine from now on?"
@@ -205,41 +186,18 @@ PASTE_STEPS = (
 )
 
 
-@click.command("auth")
+@click.command("auth", help=HELP["auth"])
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="What Postroom may do with your mail, at most.")  # fmt: skip
-@click.option(
-    "--no-browser",
-    is_flag=True,
-    help="Print the address to open, and ask for the one that it ends at.",
-)
+@click.option("--no-browser", is_flag=True, help="Print the address to open, and ask for the one that it ends at.")  # fmt: skip
 @click.option("--credentials", type=click.Path(path_type=Path), help="Your OAuth client's file from Google; a copy is kept.")  # fmt: skip
-@click.option(
-    "--status", "only_status", is_flag=True, help="Show who is signed in, and what that allows."
-)
+@click.option("--status", "only_status", is_flag=True, help="Show who is signed in, and what that allows.")  # fmt: skip
 @click.option("--revoke", is_flag=True, help="Sign out: Google forgets the token.")
 @ui.account_option
 @ui.json_option
 def auth_command(
-    scopes: str,
-    no_browser: bool,
-    credentials: Path | None,
-    only_status: bool,
-    revoke: bool,
-    account: str | None,
-) -> None:
-    """Sign in to Gmail, or out again.
-
-    Google's page opens in a browser; the token that you grant there is kept in a file that only you
-    can read. You need an OAuth client of your own, credentials.json: docs/gmail.md shows how to get
-    one. The servers that agents talk to never open a browser; they name this command.
-
-    \b
-    --scopes read    search and read; the only one that cannot send
-    --scopes draft   also keep drafts, and send what you approve
-    --scopes send    like draft; without drafts if gmail.sending is "message"
-    --scopes modify  also label and move mail: all that Postroom can do
-    """
+    scopes: str, no_browser: bool, credentials: Path | None, only_status: bool, revoke: bool, account: str | None
+) -> None:  # fmt: skip
     from postroom.wiring import gmail
 
     if only_status and revoke:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import json
 import os
 import re
 import signal
 import sys
+import termios
 import textwrap
 import threading
 import time
@@ -36,9 +38,7 @@ NEEDS_DIGEST = "Run it in one, or give --yes with the first eight digits of the 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 json_option = click.option("--json", is_flag=True, expose_value=False, help="Write JSON.")
-account_option = click.option(
-    "--account", metavar="NAME", help="The account, where there are several."
-)
+account_option = click.option("--account", metavar="NAME", help="The account, where there are several.")  # fmt: skip
 
 
 def wants_json() -> bool:
@@ -65,16 +65,12 @@ def output(values: object, rows: Iterable[str] | Mapping[str, str], *hints: str)
 
 
 def read_text(name: str) -> str:
-    """Return a text that is kept beside the commands, in a file."""
     return Path(__file__).with_name("texts").joinpath(name).read_text("utf-8")
 
 
 def say(text: str) -> None:
     """Write a sentence for a person to stderr, next to the data on stdout."""
     click.echo(folded(text), err=True)
-
-
-# Settings and the desk
 
 
 def settings() -> Config:
@@ -112,9 +108,6 @@ def open_desk(*, make: bool = False, adopt: bool = False) -> Iterator[Desk]:
 
 
 def login_name() -> str:
-    """Return the person's name for the records: that of the login."""
-    import getpass
-
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -122,11 +115,7 @@ def login_name() -> str:
 
 
 def passphrase_if_needed(desk: Desk) -> str | None:
-    """Ask for the passphrase where the trust level needs it; else return None."""
     return ask_passphrase() if desk.rules.trust == "desk" else None
-
-
-# Questions on the terminal
 
 
 @contextmanager
@@ -142,9 +131,6 @@ def open_terminal(remedy: str) -> Iterator[TextIO]:
 
 
 def confirm(question: str, remedy: str = NEEDS_DIGEST) -> bool:
-    """Return whether the person answers yes on the controlling terminal."""
-    import termios
-
     with open_terminal(remedy) as terminal:
         # What was typed before the question is no answer to it.
         termios.tcflush(terminal, termios.TCIFLUSH)
@@ -153,15 +139,11 @@ def confirm(question: str, remedy: str = NEEDS_DIGEST) -> bool:
 
 
 def require(question: str, remedy: str = NEEDS_DIGEST) -> None:
-    """End the command unless the person answers yes."""
     if not confirm(question, remedy):
         raise click.Abort
 
 
 def ask_passphrase(prompt: str = "Passphrase: ") -> str:
-    """Return the passphrase that the person types, without showing it."""
-    import getpass
-
     # Without a terminal, getpass would fall back to stdin.
     with open_terminal("The passphrase is asked for on a terminal only: run it in one."):
         return getpass.getpass(prompt)
@@ -198,9 +180,6 @@ def stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-# Text: cleaned, folded to the width, in fields and tables
-
-
 def width() -> int:
     """Return the columns to write to: the terminal's, or 80 where there is none."""
     try:
@@ -210,7 +189,6 @@ def width() -> int:
 
 
 def _wrap(text: str, columns: int, first: str = "", further: str = "") -> list[str]:
-    """Return lines with these indents, broken at spaces alone."""
     return textwrap.wrap(
         text,
         columns,
@@ -271,12 +249,10 @@ def table_row(*cells: str, last: str) -> str:
 
 
 def field(name: str, text: str) -> str:
-    """Return a named value on lines that fit."""
     return hanging(field_name(name), text)
 
 
 def field_name(name: str) -> str:
-    """Return the name of a field, as wide as all of them."""
     return click.style((f"{name}: " if name else "").ljust(FIELD), dim=True)
 
 
@@ -289,19 +265,16 @@ def field_list(name: str, items: Iterable[object]) -> list[str]:
 
 
 def envelope(people: Iterable[tuple[str, Sequence[object]]], subject: str) -> Iterator[str]:
-    """Yield the fields of every recipient, and of the subject."""
     for name, parties in people:
         yield from field_list(name, parties)
     yield field_name("Subject") + click.style(one_line(subject) or "(no subject)", bold=True)
 
 
 def short_date(second: float) -> str:
-    """Return day and time in the person's zone."""
     return datetime.fromtimestamp(int(second)).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the unit that fits it."""
     for unit, many in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if count >= many:
             return f"{count / many:.1f} {unit}"

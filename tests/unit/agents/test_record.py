@@ -153,7 +153,7 @@ def test_a_moment_is_in_the_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch)
 @given(st.integers(0, 4_102_444_800), st.integers(0, 999_999_999))
 def test_moments_come_back(second: int, part: int) -> None:
     assert seconds(now(lambda: second * 1_000_000_000 + part)) == pytest.approx(
-        second + part / 1e9, abs=1e-6
+        second + part // 1000 / 1e6, abs=1e-6
     )
 
 

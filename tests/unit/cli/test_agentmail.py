@@ -499,6 +499,8 @@ def test_the_person_has_a_voice_that_is_known(repository: Person) -> None:
     meet(repository, "bob")
     done = repository.at_terminal("agentmail", "send", "--person", "bob", "stop, please", answers=[("Send this? [y/N]", "y\n")])  # fmt: skip
     assert (done.code, "Message #" in done.out) == (0, True)
+    as_json = repository.at_terminal("agentmail", "send", "--person", "--json", "bob", "please", answers=[("Send this? [y/N]", "y\n")])  # fmt: skip
+    assert '{"message_id": "' in as_json.out
     code, _, err = mail(repository, "receive", "--hook", "--fenced", name="bob")
     assert code == 2
     assert "Between the two marks is a message of the person you work for" in err

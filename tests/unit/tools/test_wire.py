@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from postroom.cli.server import Options, parse
+from postroom.core.errors import Invalid
 from postroom.tools import protocol
 from postroom.tools.calls import PIECE, PUBLISH, Calls
 from postroom.tools.listing import load
@@ -147,8 +148,6 @@ def test_the_short_way_takes_what_clients_give_and_leaves_the_rest_to_the_comman
         ["--http", "1"],
         ["mail"],
         ["email", "vault"],
-        ["vault", "--contract", "gmail"],
-        ["--agent", "person"],
         ["--contract"],
         ["--agent"],
         ["--agent="],
@@ -159,6 +158,9 @@ def test_the_short_way_takes_what_clients_give_and_leaves_the_rest_to_the_comman
         ["--", "email"],
     ):
         assert parse(other) is None, other
+    for wrong in (["vault", "--contract", "gmail"], ["--agent", "person"]):
+        with pytest.raises(Invalid):
+            present(parse(wrong)).check()
 
 
 def test_what_the_short_way_leaves_is_refused_in_words(person: Person) -> None:
