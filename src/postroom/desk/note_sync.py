@@ -33,18 +33,15 @@ class SeenNote(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of the file."""
         return self.path.rpartition("/")[0]
 
     @property
     def raw(self) -> bytes:
-        """The content, if it was read and parsed."""
         return self.note.raw if self.note else b""
 
 
-Record = Callable[
-    [Transaction], None
-]  # a function that records a note's new location in a transaction
+# Records a note's new location in a transaction.
+Record = Callable[[Transaction], None]
 
 
 class NoteSource(Protocol):
@@ -74,14 +71,6 @@ def seen_at(path: str, data: bytes, file: File, location: NoteLocation = NOWHERE
     return NoteLocation(path, digest, *location[2:5], *file[1:])
 
 
-def _record(source: NoteSource, written: tuple[str, bytes, File], tx: Transaction) -> None:
-    source.record(tx, *written, current=True)
-
-
-def never(_path: str, _file: File) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class NoteSync:
     """Reads, writes, moves and restores notes, and records their locations."""
@@ -94,7 +83,6 @@ class NoteSync:
         self.record(self.write(source, strict=strict))
 
     def record(self, record: Record | None) -> None:
-        """Call `record`, as `write` returned it, in a transaction; do nothing for None."""
         if record:
             with self.ledger.write(synced=False) as tx:
                 record(tx)
@@ -130,7 +118,10 @@ class NoteSync:
             written = updated or self._create(source, status)
         except (Conflict, NotFound):
             return None
-        return partial(_record, source, written) if written else None
+        if written is None:
+            return None
+        path, data, file = written
+        return partial(source.record, path=path, data=data, file=file, current=True)
 
     def _update(
         self, source: NoteSource, status: NoteStatus, raw: bytes, file: File
@@ -160,34 +151,27 @@ class NoteSync:
         with self.ledger.write(synced=False) as tx:
             tx.notes.plan_write(key, path, hashlib.sha256(data).hexdigest(), status)
 
-    def as_known(self, status: NoteStatus) -> tuple[bytes, File] | None:
-        """Return a note's content if it is unchanged since it was last written or seen; None otherwise."""
+    def read_if(self, path: str, hash: str) -> tuple[bytes, File] | None:
+        """Return content and file of the note at this path; None unless the content has this hash."""
         with suppress(PostroomError):
-            raw, file = self.vault.read(status.location.path)
-            if hashlib.sha256(raw).hexdigest() == status.location.hash:
+            raw, file = self.vault.read(path)
+            if hashlib.sha256(raw).hexdigest() == hash:
                 return raw, file
-        return None
-
-    def unfinished_write(self, status: NoteStatus) -> tuple[str, bytes, File] | None:
-        """Return path, content and file of a write that was done but not recorded; None without one."""
-        with suppress(PostroomError):
-            raw, file = self.vault.read(status.planned_path)
-            if hashlib.sha256(raw).hexdigest() == status.planned_hash:
-                return status.planned_path, raw, file
         return None
 
     def finish_write(self, source: NoteSource, status: NoteStatus | None = None) -> bool:
         """Finish an interrupted write: remove the old file, record the new one. Return whether there was one."""
         status = status or self.ledger.notes.status(source.key)
-        written, location = self.unfinished_write(status), status.location
+        location, path, hash = status
+        written = self.read_if(path, hash)
         if written is None:
             return False
-        with suppress(PostroomError):  # the old file is missing, or a person has changed it
-            raw, file = self.vault.read(location.path)
-            if location.path != written[0] and hashlib.sha256(raw).hexdigest() == location.hash:
-                self.vault.remove(location.path, file)
+        old = self.read_if(location.path, location.hash)
+        if old and location.path != path:  # a note that is missing, or that a person changed, stays
+            with suppress(PostroomError):
+                self.vault.remove(location.path, old[1])
         with self.ledger.write(synced=False) as tx:
-            source.record(tx, *written, current=False)
+            source.record(tx, path, *written, current=False)
         return True
 
     def free_path(self, folder: str, name: str) -> str:
@@ -215,7 +199,7 @@ class NoteSync:
     # Reading
 
     def open(self, path: str, file: File, key: str = "") -> SeenNote:
-        """Return a note with its content, or with the problem if it cannot be parsed; raise if it is missing."""
+        """Return a note with its content, or with the problem if it cannot be parsed."""
         try:
             raw, file = self.vault.read(path)
             return SeenNote(path, file, key, Note.parse(raw))
@@ -227,7 +211,7 @@ class NoteSync:
         folder: str,
         *,
         settled_before: float = float("inf"),
-        ignore: Callable[[str, File], bool] = never,
+        ignore: Callable[[str, File], bool] | None = None,
         unknown: re.Pattern[bytes] | None = None,
         known: Mapping[str, tuple[str, NoteLocation]] | None = None,
     ) -> Iterator[SeenNote]:
@@ -244,7 +228,7 @@ class NoteSync:
             if location and file[1:] == location[-3:] and file.mtime_ns < settled_before:
                 yield SeenNote(path, file, key)
                 continue
-            if not location and ignore(path, file):
+            if not location and ignore and ignore(path, file):
                 continue
             note, same = None, None
             try:

@@ -93,13 +93,13 @@ class UnownedNotes:
         proposals: Proposals,
         verdicts: Verdicts,
         sync_letter: Callable[[Entry, str], None],
-        reports: list[str],
+        report: Callable[[str], None],
     ) -> None:
         self._sync, self._composer, self._proposals = sync, composer, proposals
-        self._verdicts, self._sync_letter, self._reports = verdicts, sync_letter, reports
+        self._verdicts, self._sync_letter, self._report = verdicts, sync_letter, report
         self._ledger, self._clock = proposals.ledger, proposals.clock
-        self._full: set[str] = set()  # agents whose limit of letters is reached in this reconcile
-        # The ids of letters that a note became, or approved, in this reconcile.
+        # In this reconcile: agents that may propose no more, and letters that a note became or approved.
+        self._full: set[str] = set()
         self.handled: set[str] = set()
 
     def begin(self) -> None:
@@ -116,8 +116,8 @@ class UnownedNotes:
         if is_mail or not (is_proposed or seen.folder in (folders.APPROVED, folders.PLANS)):
             return plan.UnownedNote(path=seen.path, is_mail=is_mail)
         slip, by = parse_slip(seen), self._tool_note(seen)
-        missing = [] if note.text("to") else ["to"]
-        missing += [] if "subject" in note.fields else ["subject"]
+        has = {"to": note.text("to"), "subject": "subject" in note.fields}
+        missing = [part for part, is_there in has.items() if not is_there]
         missing += [] if missing or note.body.strip() else ["text"]
         return plan.UnownedNote(
             path=seen.path,
@@ -218,6 +218,7 @@ class UnownedNotes:
 
     def _move(self, seen: SeenNote, action: plan.MoveFile) -> SeenNote:
         target = self._sync.move_file(seen.path, seen.file, action.folder)
+        self._report(action.report)
         with self._ledger.write(synced=False) as tx:
             if action.forget_inode:
                 tx.tool_notes.free_inode(seen.file.inode)
@@ -241,40 +242,41 @@ class UnownedNotes:
         if call.agent in self._full:
             return
         try:
-            note.set(
-                MARKS
-            )  # raises if Postroom's fields cannot be written into this frontmatter later
+            # Raises if Postroom's fields cannot be written into this frontmatter later.
+            note.set(MARKS)
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
             letter = self._composer.letter(written)
             entry = self._proposals.propose(call, letter, proposal)
         except PostroomError as why:
-            refused = f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}"
-            self._reports.append(refused)
+            self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
             self._full |= {call.agent} if isinstance(why, Limited | Full) else set()
             return
         known_path = self._ledger.notes.location(entry.id).path
         if entry.id != letter.id and known_path not in ("", seen.path):
             # The note is a copy, or an old file that a sync client restored.
             status = life.describe(entry.state, id=entry.id)
-            self._reports.append(f"{seen.path} is ignored: its letter is known. {status}")
+            self._report(f"{seen.path} is ignored: its letter is known. {status}")
             return
         # The location is recorded first: if the note leaves Approved/ before it is marked, that recalls the letter.
         with self._ledger.write(synced=False) as tx:
             tx.notes.save_location(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
-        self._sync_letter(self._ledger.letters.get(entry.id), action.notice)
-        self._reports.append(f"{seen.path} is the letter {entry.id} now. {action.notice}".rstrip())
-        self.handled.add(entry.id)
+        report = f"{seen.path} is the letter {entry.id} now. {action.notice}".rstrip()
+        self._finish(entry.id, action.notice, report)
+
+    def _finish(self, id: str, notice: str, report: str) -> None:
+        self._sync_letter(self._ledger.letters.get(id), notice)
+        self._report(report)
+        self.handled.add(id)
 
     def _mark_approved(self, seen: SeenNote) -> SeenNote:
-        """Set a slip's `status: approved`; return the slip as it is then."""
         assert seen.note is not None
         fields = {"status": "approved", "approved_at": self._clock().iso}
         try:
             data = seen.note.set(fields).raw
         except Corrupt as why:
-            self._reports.append(f"{seen.path} approves nothing: {why.message}.")
+            self._report(f"{seen.path} approves nothing: {why.message}.")
             raise Conflict(f"{seen.path} cannot be marked") from why
         self._sync.vault.replace(seen.path, data, seen.file)
         return self._sync.open(seen.path, seen.file)
@@ -293,10 +295,9 @@ class UnownedNotes:
         except (Conflict, Denied) as why:
             again = plan.PresentRequest(action.path, action.agent, why=why.message)
             self._present_request(seen, again)
-            return
-        self.handled.add(entry.id)
-        self._sync_letter(entry, "")
-        self._reports.append(f"The letter {entry.id} was approved: {action.path} lists it.")
+        else:
+            report = f"The letter {entry.id} was approved: {action.path} lists it."
+            self._finish(entry.id, "", report)
 
     def _present_request(self, seen: SeenNote, action: plan.PresentRequest) -> None:
         """Move a request to Pending_Approval/, with a text that says what approving it does.
@@ -308,23 +309,20 @@ class UnownedNotes:
         note, request, agent = seen.note, parse_slip(seen), action.agent
         assert note is not None
         assert request is not None
-        parts = dict(fenced_sections(note.body))
-        earlier_text = parts.get(
-            AGENTS_TEXT
-        )  # the agent's text in a request that was presented before
+        earlier_text = dict(fenced_sections(note.body)).get(AGENTS_TEXT)
         text = note.body.strip() if earlier_text is None else earlier_text
+        fields: dict[str, str | None] = {"status": "pending"}
         letters: list[Entry] = []
         if agent is None:
             body = _persons_request(request, text, doubtful=action.doubtful)
         else:
             letters = self.waiting_for(request._replace(status="approved"), agent)
             body = _listing(letters, self._clock()) + f"\n## {AGENTS_TEXT}\n\n{fence(text)}\n"
-        fields: dict[str, str | None] = {"status": "pending"}
-        fields |= inert_fields(note, but=fields) if agent is not None else {}
+            fields |= inert_fields(note, but=fields)
         try:
             new = note.set(fields, body)
         except Corrupt as why:
-            self._reports.append(f"{seen.path} was not taken as a request: {why.message}.")
+            self._report(f"{seen.path} was not taken as a request: {why.message}.")
             return
         target = self._sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
         presented = parse_slip(seen._replace(note=new))
@@ -334,20 +332,19 @@ class UnownedNotes:
             listed = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
             with self._ledger.write() as tx:
                 tx.slips.add_request(presented.hash, listed)
-                if (
-                    agent is not None
-                ):  # the rewritten file still counts as the tool's, not as a person's
+                # The rewritten file still counts as the tool's, not as a person's.
+                if agent is not None:
                     tx.tool_notes.add(target, inode, etag(new.raw), agent)
                 elif action.doubtful:
                     tx.tool_notes.add("", inode, "", "")
 
         self._sync.vault.move(seen.path, target, seen.file, new.raw, before_move)
         if action.why:
-            sentence = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
+            went = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
             self._proposals.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
-            sentence = f"{seen.path} asks for approval and went to {folders.PENDING}/."
-        self._reports.append(sentence)
+            went = f"{seen.path} asks for approval and went to {folders.PENDING}/."
+        self._report(went)
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
@@ -389,9 +386,8 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
     """
     for file in vault.list(folders.APPROVED):
         path, tag, slip = f"{folders.APPROVED}/{file.name}", "", None
-        with suppress(
-            PostroomError
-        ):  # a file that cannot be read now is recorded too: it may be readable later
+        # A file that cannot be read now is recorded too: it may be readable later.
+        with suppress(PostroomError):
             raw, _ = vault.read(path)
             tag = etag(raw)
             slip = parse_slip(SeenNote(path, file, note=Note.parse(raw)))
