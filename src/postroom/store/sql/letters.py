@@ -31,14 +31,12 @@ class LetterReader(Noun):
     _is_html_current = False
 
     def get(self, id: str) -> Entry:
-        """Return one letter, or raise `NotFound`."""
         found = self.find(id)
         if found is None:
             raise NotFound(f"There is no letter {id}", remedy="`postroom pending` lists them.")
         return found
 
     def find(self, id: str) -> Entry | None:
-        """Return a letter, if there is one of this id."""
         return self._first(f"{ENTRIES} WHERE letter.id = ? ORDER BY enclosure.place", id)
 
     def _first(self, sql: str, *values: object) -> Entry | None:
@@ -78,7 +76,6 @@ class LetterReader(Noun):
         )
 
     def in_states(self, *states: str) -> list[Entry]:
-        """Return all letters in these states, oldest first."""
         sql = f"{ENTRIES} WHERE state IN ({marks(states)}) ORDER BY letter.row, enclosure.place"
         return rows.entries(self._session.rows(sql, states))
 
@@ -90,7 +87,7 @@ class LetterReader(Noun):
 
     def by_key(self, agent: str, key: str) -> tuple[str, str] | None:
         """Return id and content key of the letter that an agent's idempotency key names."""
-        return self._find(rows.pair, "letter, content_key", "idempotency", agent=agent, key=key)
+        return self._row("letter, content_key", "idempotency", agent=agent, key=key)
 
     def load_of(self, agent: str, count: int) -> tuple[int, list[Stamp]]:
         """Return how many letters of this agent are open, and when it proposed its last `count`.
@@ -115,7 +112,6 @@ class LetterReader(Noun):
         return tuple(self._all(str, sql, rows.text_key(text), except_id))
 
     def past_states(self, id: str) -> list[life.State]:
-        """Return the states of a letter, oldest first."""
         return self._all(
             life.load, "SELECT state, detail FROM history WHERE letter = ? ORDER BY version", id
         )
@@ -136,7 +132,6 @@ class LetterReader(Noun):
         return row is not None
 
     def was_approved_by(self, id: str, slip: str) -> bool:
-        """Whether this slip approved the letter before."""
         return self._has("history", letter=id, state="approved", slip=slip)
 
     def with_old_html(self) -> list[str]:
@@ -151,7 +146,6 @@ class LetterReader(Noun):
 
 class LetterStore(LetterReader):
     def insert(self, entry: Entry) -> Entry:
-        """Enter a letter that is frozen for the first time."""
         letter = entry.letter
         columns = {
             "id": letter.id,
@@ -275,7 +269,6 @@ class LetterStore(LetterReader):
             self._delete("old_html", letter=letter.id)
 
     def remove_rehearsal(self, id: str) -> None:
-        """Delete a rehearsal that another one replaces."""
         self._delete("letter", id=id, state="rehearsal")
         for table in ("enclosure", "history", "idempotency"):
             self._delete(table, letter=id)
@@ -306,7 +299,6 @@ class LetterLists(Noun):
         return [rows.summary(row) for row in reversed(found)]
 
     def count(self, *states: str, words: Sequence[str] = (), agent: str | None = None) -> int:
-        """Return how many letters `summaries` finds."""
         where, values = _where(states, words, agent)
         sql = f"SELECT count(*) FROM letter WHERE {where}"
         patience = PATIENCE if words else None
@@ -321,7 +313,6 @@ class LetterLists(Noun):
         return tuple(int(part or 0) for part in row or ())
 
     def agents(self) -> list[AgentActivity]:
-        """Return each agent that has written letters, the last writer first."""
         found: dict[str, AgentActivity] = {}
         sql = "SELECT agent, state, count(*), max(created_at) FROM letter GROUP BY agent, state"
         for agent, state, count, last in self._session.rows(sql):
@@ -348,10 +339,7 @@ class LetterLists(Noun):
 
 
 class ProofReader(Noun):
-    """What providers gave to tell what became of letters."""
-
     def get(self, id: str) -> ProviderProof | None:
-        """Return a letter's proof."""
         return self._find(ProviderProof, "proof, digest, unanswered", "proof", letter=id)
 
     def before_send(self, id: str) -> tuple[int, ProviderProof | None, str]:
@@ -420,7 +408,6 @@ class ProofStore(ProofReader):
         self._upsert("orphan", {"letter": id}, columns)
 
     def drop_orphan(self, id: str) -> None:
-        """Record that the provider holds nothing more of a letter."""
         self._delete("orphan", letter=id)
 
 
