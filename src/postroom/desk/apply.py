@@ -88,7 +88,6 @@ class NoteDisplay:
         return list(self._reports)
 
     def sync(self, entry: Entry, notice: str | None = "", *, restore: bool = False) -> None:
-        """Write a letter's note as `write` does, and record where it is."""
         self._sync.record(self.write(entry, notice, restore=restore))
 
     def write(
@@ -212,7 +211,6 @@ class NoteDisplay:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
     def _plan_letter(self, id: str, seen: list[SeenNote]) -> list[plan.Action]:
-        """Return the actions for one letter, after reading the letter and its notes again."""
         try:
             entry = self._ledger.letters.get(id)
         except NotFound:
@@ -328,7 +326,6 @@ class NoteDisplay:
         self.sync(entry, action.notice, restore=action.restore)
 
     def _decide(self, action: plan.Update) -> Entry:
-        """Carry out the verdict of an action, if it has one; return the letter as it is afterwards."""
         id, verdicts = action.letter, self._verdicts
         match action.event:
             case "approve":

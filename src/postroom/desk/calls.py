@@ -34,21 +34,7 @@ class PaceDelay(float):
 
 @dataclass(frozen=True, slots=True)
 class LetterCalls:
-    """The calls with which agents propose letters and ask about them."""
-
     desk: Desk
-
-    def post(
-        self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
-    ) -> Entry:
-        """Ask for a letter to be sent and wait for the answer, as `posting` does."""
-        running = self.posting(call, letter, proposal, slips=slips)
-        while True:
-            try:
-                self.desk.effects.sleep(next(running))
-            except StopIteration as done:
-                entry: Entry = done.value
-                return entry
 
     def posting(
         self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
@@ -86,7 +72,6 @@ class LetterCalls:
         return entry
 
     def _notify(self, letter: Letter, entry: Entry) -> None:
-        """Notify the person of a new letter that waits for a verdict, with its address on the page if that is served."""
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             page = ""
             with suppress(PostroomError):  # then the notice has no address
@@ -153,7 +138,6 @@ class LetterCalls:
             self.desk.flush_log()
 
     def refuse_over_budget(self) -> None:
-        """Raise `Limited` if the budget has no room for any letter."""
         now = self.desk.clock()
         with self.desk.ledger.read() as tx:
             policy.budget(tx.budget.spent(now, self.desk.rules.reach), self.desk.rules, now)
@@ -183,7 +167,6 @@ class LetterCalls:
         return entry
 
     def replaced_by(self, entry: Entry) -> str:
-        """Return the id of the letter that replaces this one; empty without one."""
         with self.desk.ledger.read() as tx:
             newer = tx.letters.replacement_of(entry.agent, entry.id)
         return newer[0] if newer else ""
@@ -202,7 +185,6 @@ class LetterCalls:
         return entry
 
     def letters(self, call: Call) -> list[LetterSummary]:
-        """Return the open letters of this agent, newest last."""
         with self._refusals(call):
             check_name(call)
             self.desk.reconcile()
@@ -211,7 +193,6 @@ class LetterCalls:
         return summaries
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
-        """Return the ids of this agent's newest letters; this writes no line."""
         check_name(call)
         return [
             line.id for line in self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
@@ -241,7 +222,6 @@ class LetterCalls:
 
 
 def _is_in_dispatch(entry: Entry) -> bool:
-    """Whether a dispatcher is sending the letter, or is about to: it is approved, and nothing holds it."""
     state = entry.state
     return isinstance(state, life.Sending) or (isinstance(state, life.Approved) and not state.held)
 

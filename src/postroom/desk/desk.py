@@ -58,8 +58,6 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class VaultPermissions:
-    """What tools may do in the vault."""
-
     root: Path
     room: str = ""  # the folder that holds Postroom's own folders
     folders: tuple[str, ...] | None = None  # of the person that tools may write to; None means all
@@ -181,14 +179,12 @@ class Desk:
         return reports
 
     def _refresh_note(self, entry: Entry) -> Entry:
-        """Carry out what a person did to the note of a letter before it is sent; return the letter as it is then."""
         if self.display.is_untouched(entry):
             return entry
         self.problems += [text for text in self.reconcile() if text not in self.problems]
         return self.ledger.letters.get(entry.id)
 
     def flush_log(self) -> None:
-        """Write the ledger's new lines to the log files."""
         with locked(self.lock):
             self.log.write_new_lines()
 
@@ -228,7 +224,6 @@ class Desk:
         return entry
 
     def note_text(self, entry: Entry) -> str | None:
-        """Return the text in the letter's note; None without a note, or if it cannot be read."""
         return self.display.text(entry)
 
     def note_difference(self, entry: Entry) -> str:
@@ -303,7 +298,6 @@ class Desk:
     # Browser sessions
 
     def issue_ticket(self, ticket: str, person: str) -> None:
-        """Record a ticket with which one browser can sign in to the page, once, as this person."""
         with self.ledger.write() as tx:
             tx.sessions.issue_ticket(ticket, person)
 
@@ -324,7 +318,6 @@ class Desk:
         return self.dispatcher.due_in(state) if isinstance(state, life.Approved) else None
 
     def dispatch(self, id: str) -> Entry:
-        """Send one letter if it is approved and due; return it as it is afterwards."""
         return self.synced(self.dispatcher.dispatch(id))
 
     def send_approved(self) -> list[Entry]:

@@ -52,8 +52,6 @@ def _no_crash(_name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
-    """Sends each approved letter once."""
-
     ledger: Ledger
     rules: Rules
     clock: Callable[[], Stamp]
@@ -144,7 +142,6 @@ class Dispatcher:
         return Proofs(self.ledger, self.mailboxes, self.crash_point)
 
     def due_in(self, state: life.Approved) -> float:
-        """Return the seconds until an approved letter may be claimed."""
         return max(0.0, state.wait - elapsed(state.since, self.clock()))
 
     def _due(self, state: life.Approved) -> bool:

@@ -61,11 +61,9 @@ class ExposureLog:
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def saw_messages(self, account: str, *messages: Message) -> None:
-        """Record what whole mails show, before an agent reads them."""
         self.record([_whole(account, message) for message in messages])
 
     def saw_list(self, account: str, summaries: Sequence[Summary]) -> None:
-        """Record what the lines of a list of mails show, before an agent reads them."""
         self.record(
             [
                 Shown(
@@ -115,7 +113,6 @@ class ExposureLog:
         return any(0 <= now - time < REPEAT_SECONDS for time in times)
 
     def own(self, account: str) -> frozenset[str]:
-        """Return the keys of the account's own addresses."""
         return frozenset(address.key for address in self.mailboxes(account).own_addresses())
 
     def answered(self, letter: Letter) -> str:
@@ -234,7 +231,6 @@ def _tokens(shown: Shown) -> dict[str, set[str]]:
 
 
 def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
-    """Yield the mails sent after the mail with the id `last`, newest first."""
     cursor = ""
     for _ in range(MAX_PAGES):
         # The first page is small: usually only one letter was sent since.

@@ -48,8 +48,6 @@ class AuditLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class ActionLog:
-    """The log files of one vault, as one desk sees them."""
-
     files: Vault
     ledger: Ledger
     desk: str
@@ -94,7 +92,6 @@ class ActionLog:
         return lambda tx: tx.actions.save_position(mark)
 
     def write_pre_send_record(self, entry: AuditLogEntry) -> None:
-        """Write a pre-send record to its own file, outside of the audit chain."""
         line = json.dumps(asdict(entry), ensure_ascii=False).encode()
         self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
@@ -225,7 +222,6 @@ class ActionLog:
 
 
 def _number(line: bytes) -> int:
-    """Return the number in a line without parsing the line; 0 without one."""
     found = _SEQ.match(line, line.rfind(b'"seq":'))
     return int(found[1]) if found else 0
 

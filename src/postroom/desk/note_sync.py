@@ -79,7 +79,6 @@ class NoteSync:
     ledger: Ledger
 
     def sync(self, source: NoteSource, *, strict: bool = False) -> None:
-        """Write a note as `write` does, and record its location."""
         self.record(self.write(source, strict=strict))
 
     def record(self, record: Record | None) -> None:
@@ -184,7 +183,6 @@ class NoteSync:
         return path
 
     def move_file(self, path: str, file: File, folder: str) -> str:
-        """Move a file to another folder, unchanged; return its new path."""
         target = self.free_path(folder, path.rpartition("/")[2])
         self.vault.move(path, target, file)
         return target
@@ -199,7 +197,6 @@ class NoteSync:
     # Reading
 
     def open(self, path: str, file: File, key: str = "") -> SeenNote:
-        """Return a note with its content, or with the problem if it cannot be parsed."""
         try:
             raw, file = self.vault.read(path)
             return SeenNote(path, file, key, Note.parse(raw))

@@ -61,7 +61,6 @@ def text_of(entry: Entry, note: Note) -> str | None:
 
 
 def difference(before: str, after: str) -> str:
-    """Return what an edit changed, line by line."""
     old, new = before.splitlines(), after.splitlines()
     if (
         len(old) + len(new) > MAX_COMPARED
@@ -195,7 +194,6 @@ class LetterSource:
     # The fields and sections of a note
 
     def wrong_fields(self, note: Note) -> tuple[str, ...]:
-        """Return the names of the fields in a note that differ from its letter."""
         fields = self.fields(note)
         ignored = ("trust", "mode")  # these show the settings, not the letter
         is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}

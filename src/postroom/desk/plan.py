@@ -136,8 +136,6 @@ class UnownedNote(NoteFile):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the person."""
-
     sentence: str
 
 
@@ -292,7 +290,6 @@ def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Updat
 
 
 def put_back(letter: str, path: str, notice: str, *, event: str = "", text: str = "") -> Update:
-    """Return the action that undoes a move which did not approve its letter."""
     report = f"The letter {letter} was not approved. {notice}"
     return Update(letter, event, path, report, notice, text=text)
 

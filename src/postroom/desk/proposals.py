@@ -41,8 +41,6 @@ MAX_KEY = 200  # characters of an idempotency key
 
 
 class Proposal(NamedTuple):
-    """Options of a proposed letter."""
-
     key: str = ""  # idempotency key
     origins: tuple[str, ...] = ()  # for each attachment, where the file comes from
     replaces: str = ""  # the id of the letter that this one replaces
@@ -62,8 +60,6 @@ PLAIN: Final = Proposal()
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What agents do with letters."""
-
     ledger: Ledger
     rules: Rules
     exposure: ExposureLog
@@ -264,7 +260,6 @@ class Composer:
     default: str
 
     def letter(self, written: Written) -> Letter:
-        """Return a new letter with this content."""
         account = written.account or self.default
         box, answers = self.mailboxes(account), written.answers
         thread, message_id, references = _reply_headers(box, answers) if answers else ("", "", ())
@@ -300,7 +295,6 @@ class Composer:
 
 
 def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return the thread, In-Reply-To and References of a reply to this mail."""
     message = box.message(id)
     mail = message.mail
     if not is_message_id(mail.message_id):

@@ -55,8 +55,6 @@ def check_name(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CallRecorder:
-    """Writes the lines of calls into one ledger."""
-
     ledger: Ledger
 
     @contextmanager
@@ -87,7 +85,6 @@ class CallRecorder:
 
     @contextmanager
     def refusals(self, call: Call) -> Iterator[None]:
-        """Write the line of a call if the block raises an error of Postroom."""
         try:
             yield
         except PostroomError as refused:

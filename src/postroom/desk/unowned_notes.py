@@ -109,7 +109,6 @@ class UnownedNotes:
     # Facts
 
     def classify(self, seen: SeenNote) -> plan.UnownedNote:
-        """Return the facts about a note without a letter: what kind it is, and who wrote it."""
         note = seen.note
         assert note is not None
         is_mail, is_proposed = note.text("type") == MAIL, note.text("status") == PROPOSED
@@ -184,7 +183,6 @@ class UnownedNotes:
         return sorted(slips, key=lambda slip: slip.seen.file.mtime_ns, reverse=True)
 
     def waiting_for(self, slip: Slip, agent: str = "") -> list[Entry]:
-        """Return the waiting letters that a slip fits, of one agent or of all."""
         # Not those of the orchestrator: it writes letters that nobody asked for, so a person must read each.
         waiting = [
             self._ledger.letters.get(each.id)
@@ -200,7 +198,6 @@ class UnownedNotes:
     # Actions
 
     def act(self, action: plan.FileAction, seen: SeenNote) -> SeenNote:
-        """Perform an action about a note; return the note as it is afterwards."""
         match action:
             case plan.MoveFile():
                 return self._move(seen, action)

@@ -31,8 +31,6 @@ _MAX_MEMORY = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What a person decides about letters."""
-
     ledger: Ledger
     rules: Rules
     exposure: ExposureLog
@@ -199,7 +197,6 @@ class Verdicts:
     def _record(
         self, tx: Transaction, entry: Entry, action: str, *, by: str = "", actor: str = "desk"
     ) -> Entry:
-        """Add the line of the log about a change of this letter; return the letter."""
         self.recorder.add_line(tx, Call(action, entry.agent, actor), entry, "success", by=by)
         return entry
 
@@ -268,8 +265,6 @@ def _hash(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> by
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust level of one desk, and its passphrase."""
-
     ledger: Ledger
     rules: Rules
     recorder: CallRecorder
@@ -282,7 +277,6 @@ class Trust:
             check_passphrase(self.ledger.settings.passphrase, proof)
 
     def is_raised(self) -> bool:
-        """Whether the ledger pins the trust level desk."""
         return self.ledger.settings.is_trust_raised
 
     def is_valid(self, unlocked: Unlocked) -> bool:
@@ -290,7 +284,6 @@ class Trust:
         return unlocked.hash == self.ledger.settings.passphrase != ""
 
     def unlock(self, passphrase: str) -> Unlocked:
-        """Return proof that this is the passphrase."""
         stored = self.ledger.settings.passphrase
         check_passphrase(stored, passphrase)
         return Unlocked(stored)
