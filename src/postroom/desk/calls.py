@@ -13,7 +13,7 @@ from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.values import dataclass
 from postroom.desk.proposals import PLAIN, Proposal
-from postroom.desk.recorder import Call, check_name
+from postroom.desk.recorder import Call, add_line, check_name
 from postroom.store.files import locked
 from postroom.store.sql.letters import LetterReader
 
@@ -154,7 +154,7 @@ class LetterCalls:
                     why.remedy = "There is nothing more to do."
                     raise
                 entry = tx.letters.swap(entry, state)
-                self.desk.recorder.add_line(tx, call, entry, result="success")
+                add_line(tx, call, entry, result="success")
         return self.desk.synced(entry)
 
     def status(self, call: Call, id: str) -> Entry:
@@ -162,7 +162,7 @@ class LetterCalls:
             self.desk.reconcile()
             with self.desk.ledger.write() as tx:
                 entry = self._find(tx.letters, call, id)
-                self.desk.recorder.add_line(tx, call, entry, result="success")
+                add_line(tx, call, entry, result="success")
         self.desk.flush_log()
         return entry
 

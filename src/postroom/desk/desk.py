@@ -99,7 +99,7 @@ class Desk:
         self.recorder = CallRecorder(ledger)
         self.exposure = ExposureLog(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, effects.draw, account)
-        parts = (ledger, rules, self.exposure, clock, self.recorder)
+        parts = (ledger, rules, self.exposure, clock)
         self.proposals = Proposals(*parts)
         self.verdicts = Verdicts(*parts)
         self.trust = Trust(ledger, rules, self.recorder, effects.draw, self.flush_log)

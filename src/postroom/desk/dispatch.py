@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from postroom.core import life, policy
-from postroom.core.audit import Action, redact_addresses
+from postroom.core.audit import Value
 from postroom.core.errors import (
     AuthRequired,
     Conflict,
@@ -35,6 +35,7 @@ from postroom.core.records import Entry
 from postroom.core.stamp import DAY, Stamp, elapsed
 from postroom.core.values import dataclass
 from postroom.desk.proofs import Proofs
+from postroom.desk.recorder import Call, add_line
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Ledger, Transaction
@@ -400,26 +401,14 @@ class Dispatcher:
             return tx.letters.swap(now, state)
 
     def _line(self, tx: Transaction, entry: Entry, action: str, error: str = "") -> None:
-        state = entry.state
-        verdict = getattr(state, "verdict", None)
-        parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
+        verdict = getattr(entry.state, "verdict", None)
+        about: dict[str, Value] = {}
         if verdict is not None:
-            parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
+            about |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
         if action == "claim_letter":  # a restored ledger takes these from the log, for its budget
-            parameters |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
-        tx.actions.append(
-            Action(
-                actor="dispatcher",
-                action_type=action,
-                target=redact_addresses([address.spec for address in entry.letter.envelope]),
-                result="error" if error else "success",
-                letter=entry.id,
-                state=entry.kind,
-                agent=entry.agent,
-                parameters=parameters,
-                error=error,
-            )
-        )
+            about |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
+        call = Call(action, entry.agent, "dispatcher")
+        add_line(tx, call, entry, "error" if error else "success", error, about)
 
 
 def _held(why: PostroomError) -> str:

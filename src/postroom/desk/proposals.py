@@ -24,7 +24,7 @@ from postroom.core.stamp import DAY, Stamp, elapsed
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 from postroom.desk.exposure import ExposureLog
-from postroom.desk.recorder import Call, CallRecorder, check_name
+from postroom.desk.recorder import Call, add_line, check_name
 from postroom.store.ledger import Ledger, LedgerReader, Transaction
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class Proposals:
     rules: Rules
     exposure: ExposureLog
     clock: Callable[[], Stamp]
-    recorder: CallRecorder
 
     def propose(self, call: Call, letter: Letter, proposal: Proposal = PLAIN) -> Entry:
         """Enter a new letter and return it, or return the existing letter that this call repeats.
@@ -145,7 +144,7 @@ class Proposals:
             known = tx.letters.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = proposal.refuse_if_sent and isinstance(known.state, life.Sent)
-            self.recorder.add_line(tx, call, known, "rejected" if again else "")
+            add_line(tx, call, known, "rejected" if again else "")
         return known
 
     def _enter(
@@ -200,7 +199,7 @@ class Proposals:
         if proposal.key:
             tx.letters.bind_key(call.agent, proposal.key, entry)
         if not isinstance(state, life.Approved) or proposal.verdict:
-            self.recorder.add_line(tx, call, entry)
+            add_line(tx, call, entry)
         return entry
 
     def _verdict(self, tx: Transaction, digest: str, proposal: Proposal) -> life.Verdict | None:

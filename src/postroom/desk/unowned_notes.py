@@ -20,7 +20,7 @@ from postroom.desk import plan
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LEVELS, MARKS, inert_fields, taken_over_at
 from postroom.desk.proposals import ORCHESTRATOR, PERSON, Composer, Proposal, Proposals, Written
-from postroom.desk.recorder import Call
+from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.verdicts import Verdicts
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -339,7 +339,7 @@ class UnownedNotes:
         if action.why:
             went = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
-            self._proposals.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            CallRecorder(self._ledger).write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             went = f"{seen.path} asks for approval and went to {folders.PENDING}/."
         self._report(went)
 
