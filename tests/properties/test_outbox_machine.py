@@ -405,7 +405,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def _edit(self, office: Office, which: int, how: int) -> None:
         def edit(entry: Entry) -> None:
             if how % 2:
-                text = office.desk.note_text(entry)
+                text = office.desk.display.text(entry)
                 if text is not None:
                     office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
                 return

@@ -91,12 +91,7 @@ class NoteDisplay:
         self._sync.record(self.write(entry, notice, restore=restore))
 
     def write(
-        self,
-        entry: Entry,
-        notice: str | None = "",
-        *,
-        retext: bool = False,
-        restore: bool = False,
+        self, entry: Entry, notice: str | None = "", *, retext: bool = False, restore: bool = False
     ) -> Record | None:
         """Write a letter's note, in its folder and as the ledger has the letter; return a function that records it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -48,16 +48,20 @@ class LetterCalls:
             self.desk.reconcile()
             if slips and self.desk.rules.live and self.desk.rules.trust == "folder":
                 recipient = self.desk.exposure.answered(letter)
-                fitting = (s for s in self.desk.display.slips() if s.fits(letter, recipient))
-                if slip := next(fitting, None):
-                    proposal = proposal._replace(slip=slip.hash)
+                fitting = [s for s in self.desk.display.slips() if s.fits(letter, recipient)]
+                proposal = proposal._replace(slip=fitting[0].hash if fitting else proposal.slip)
             entry = self.desk.proposals.propose(call, letter, proposal)
         if isinstance(entry.state, life.Approved | life.Sending):
             with self._refusals(call):
                 entry = yield from self._dispatch_soon(call, entry)
             entry = self.desk.recorder.write_letter(call, entry)
         elif proposal.refuse_if_sent and isinstance(entry.state, life.Sent):
-            raise self._already_sent(entry)
+            refused = Conflict(
+                f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
+                remedy="Change the letter if another one is meant.",
+            )
+            refused.logged = True  # `propose` has written the line of this call
+            raise refused
         self.desk.sync_notes_and_log(entry)
         if proposal.slip and isinstance(entry.state, life.Sent):
             self._file_slip(proposal.slip)
@@ -89,10 +93,8 @@ class LetterCalls:
                 left = self.desk.due_in(entry) or 0.0
                 wait = max(left, MIN_WAIT) if turn or left else 0.0
                 waited += wait
-                if (
-                    left > (MAX_PACE_WAIT if _is_paced(entry) else MAX_UNDO_WAIT)
-                    or waited > MAX_WAIT
-                ):
+                most = MAX_PACE_WAIT if _is_paced(entry) else MAX_UNDO_WAIT
+                if left > most or waited > MAX_WAIT:
                     break
                 if wait:
                     yield PaceDelay(wait) if _is_paced(entry) else wait
@@ -106,14 +108,6 @@ class LetterCalls:
             raise
         return entry
 
-    def _already_sent(self, entry: Entry) -> Conflict:
-        refused = Conflict(
-            f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
-            remedy="Change the letter if another one is meant.",
-        )
-        refused.logged = True  # `propose` has written the line of this call
-        return refused
-
     def _file_slip(self, hash: str) -> None:
         """File a spent slip; if that fails now, the next reconcile does it."""
         try:
@@ -126,14 +120,13 @@ class LetterCalls:
         """Write the line of a call in a rehearsal, and enter no letter; raise if the letter could never be sent."""
         with self._refusals(call):
             check_name(call)
-            about: Mapping[str, Value] = parameters
             target = ""
             if letter is not None:
                 own = self.desk.exposure.own(letter.account) if letter.in_reply_to else frozenset()
                 policy.admit(letter, self.desk.rules, own)
                 target = redact_addresses([address.spec for address in letter.envelope])
-                about = {"subject": letter.subject}
-            self.desk.recorder.write(call, result="dev_mode", target=target, parameters=about)
+                parameters = {"subject": letter.subject}
+            self.desk.recorder.write(call, result="dev_mode", target=target, parameters=parameters)
         with suppress(PostroomError):  # the next call writes the log
             self.desk.flush_log()
 
@@ -194,9 +187,8 @@ class LetterCalls:
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
         check_name(call)
-        return [
-            line.id for line in self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
-        ]
+        newest = self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
+        return [line.id for line in newest]
 
     def is_reply_approved(self, call: Call, thread: str) -> bool:
         """Return whether a letter of this agent in a conversation is approved, or a slip for a reply in it exists."""
@@ -204,10 +196,9 @@ class LetterCalls:
         approved = self.desk.ledger.lists.summaries("approved", agent=call.agent)
         if any(self.desk.ledger.letters.get(line.id).letter.thread == thread for line in approved):
             return True
-        return self.desk.rules.trust == "folder" and any(
-            slip.type == "email_reply" and slip.status == "approved" and slip.thread == thread
-            for slip in self.desk.display.slips()
-        )
+        wanted = ("email_reply", "approved", thread)
+        slips = self.desk.display.slips() if self.desk.rules.trust == "folder" else []
+        return any((slip.type, slip.status, slip.thread) == wanted for slip in slips)
 
     @contextmanager
     def _refusals(self, call: Call) -> Iterator[None]:

@@ -81,27 +81,18 @@ class Desk:
         effects: Effects,
         permissions: VaultPermissions | None = None,
     ) -> None:
-        self.id = id
-        self.permissions = permissions or VaultPermissions(vault.root)
-        self.rules = rules
-        self.ledger = ledger
-        self.mailboxes = mailboxes
-        self.state = state
-        self.account = account
-        self.effects = effects
+        self.id, self.account = id, account
+        self.ledger, self.vault, self.state = ledger, vault, state
+        self.rules, self.permissions = rules, permissions or VaultPermissions(vault.root)
+        self.mailboxes, self.effects = mailboxes, effects
         self.clock = clock = effects.clock
-        self.problems: list[
-            str
-        ] = []  # messages for the person about errors that changed no outcome
-        self.lock = state / "desk.lock"
-        self.vault = vault
-        self.locks = SingletonLocks(ledger, state)
+        self.problems: list[str] = []  # for the person: errors that changed no outcome
+        self.lock, self.locks = state / "desk.lock", SingletonLocks(ledger, state)
         self.recorder = CallRecorder(ledger)
         self.exposure = ExposureLog(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, effects.draw, account)
-        parts = (ledger, rules, self.exposure, clock)
-        self.proposals = Proposals(*parts)
-        self.verdicts = Verdicts(*parts)
+        self.proposals = Proposals(ledger, rules, self.exposure, clock)
+        self.verdicts = Verdicts(ledger, rules, self.exposure, clock)
         self.trust = Trust(ledger, rules, self.recorder, effects.draw, self.flush_log)
         self.calls = LetterCalls(self)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.is_sealed)
@@ -168,10 +159,10 @@ class Desk:
             backlog, last_line = self.ledger.actions.backlog(), self.ledger.last_line
             reports: list[str] = []
             if ahead := self.log.lines_ahead(backlog):
-                unknown_count = self.verdicts.reconcile_with_newer_log(ahead, RESTORE_REASON)
-                lines = f"The log is {len(ahead)} lines ahead of the ledger: {RESTORE_REASON}."
+                unknown = self.verdicts.reconcile_with_newer_log(ahead, RESTORE_REASON)
                 reports.append(
-                    f"{lines} {unknown_count} letters may or may not have been sent: `postroom pending`."
+                    f"The log is {len(ahead)} lines ahead of the ledger: {RESTORE_REASON}. {unknown}"
+                    " letters may or may not have been sent: `postroom pending`."
                 )
             reports += self.display.reconcile(adopt=adopt)
             if backlog.lines or self.ledger.last_line != last_line:
@@ -190,17 +181,16 @@ class Desk:
 
     def _write_pre_send_record(self, entry: Entry) -> None:
         """Write the pre-send record that the contract `gmail` asks for; if that fails, the letter is not sent."""
+        letter = entry.letter
         if entry.pre_send:
-            letter = entry.letter
-            self.log.write_pre_send_record(
-                AuditLogEntry(
-                    timestamp=self.clock().iso,
-                    to=", ".join(address.spec for address in letter.to),
-                    subject=letter.subject,
-                    body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
-                    reply_to_message_id=json.loads(entry.pre_send),
-                )
+            record = AuditLogEntry(
+                timestamp=self.clock().iso,
+                to=", ".join(address.spec for address in letter.to),
+                subject=letter.subject,
+                body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
+                reply_to_message_id=json.loads(entry.pre_send),
             )
+            self.log.write_pre_send_record(record)
 
     def sync_notes_and_log(self, *entries: Entry, retext: bool = False) -> None:
         """Bring the notes of these letters, and the log, up to the ledger.
@@ -223,13 +213,9 @@ class Desk:
         self.sync_notes_and_log(entry)
         return entry
 
-    def note_text(self, entry: Entry) -> str | None:
-        return self.display.text(entry)
-
     def note_difference(self, entry: Entry) -> str:
         """Return the difference between the frozen letter and the text in its note; empty if they are the same."""
-        text = self.note_text(entry)
-        frozen = normalize_text(entry.letter.text)
+        text, frozen = self.display.text(entry), normalize_text(entry.letter.text)
         return "" if text is None or text == frozen else difference(frozen, text)
 
     # Verdicts
@@ -264,9 +250,8 @@ class Desk:
         self.trust.prove(proof)
         if not from_note:
             self.refuse_edited_note(self.ledger.letters.get(id))
-        entry = self.verdicts.edit(
-            id, replace(letter, text=normalize_text(letter.text)), was=was, by=by
-        )
+        letter = replace(letter, text=normalize_text(letter.text))
+        entry = self.verdicts.edit(id, letter, was=was, by=by)
         self.sync_notes_and_log(entry, retext=True)
         return entry
 

@@ -231,7 +231,7 @@ def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office: Off
     office.look()
     entry = office.desk.ledger.letters.get(letter_of(path))
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
-    assert office.desk.note_text(edited) == "Other words.\n"
+    assert office.desk.display.text(edited) == "Other words.\n"
     assert office.desk.note_difference(edited) == ""
 
 
