@@ -15,6 +15,8 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.records import ToolNote
+from postroom.core.text import OURS, reads_as
 from postroom.core.values import dataclass
 from postroom.vault.folders import APPROVED, DONE, DRAFTS, FAILED, PENDING, PLANS, REJECTED
 
@@ -29,6 +31,7 @@ FOLDERS: Final = {
     "failed": FAILED,
 }
 HOMES: Final = (PENDING, DRAFTS)
+VAULT_AGENT: Final = "vault"  # counts as the agent of drafts whose author is not known
 # The fields of a note that identify the letter which a person approves; a report names the first that is wrong.
 IDENTIFYING: Final = ("letter_version", "digest", "to", "cc", "bcc", "subject")
 REFROZEN: Final = (
@@ -122,9 +125,7 @@ class SlipFacts:
 class UnownedNote(NoteFile):
     """A file that names no letter: a draft, a slip, a request, a mail, or something else."""
 
-    by_tool: bool = False  # a tool wrote it, or may have
-    by_inode: bool = False  # only the inode is that of a tool's note
-    agent: str = ""  # the author of a request, or of the letter that a tool's draft becomes
+    by: ToolNote | None = None  # the record of the tool that wrote it, or may have
     missing: tuple[str, ...] = ()  # the parts that a draft needs and it lacks: to, subject, text
     is_proposed: bool = False  # it has `status: pending_approval`
     is_mail: bool = False  # it shows an incoming mail
@@ -390,8 +391,8 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
 def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
     """Return what to do about a note that names no letter."""
     if file.folder == PLANS:
-        is_tools = file.by_tool and not file.by_inode
-        return [PresentRequest(file.path, file.agent if is_tools else None, file.by_tool)]
+        agent = file.by.agent if file.by and not file.by.inode_only else None
+        return [PresentRequest(file.path, agent, file.by is not None)]
     if file.is_mail:
         return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
     if file.folder == APPROVED:
@@ -400,8 +401,14 @@ def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
         return []
     if "to" in file.missing:
         return [Report(f"{file.path} is no letter: it has no `to`.")]
-    form = "note" if file.by_tool else "draft"
-    return [Freeze(file.path, file.agent, form=form)] if rules.live else []
+    form = "note" if file.by else "draft"
+    return [Freeze(file.path, _author(file.by), form=form)] if rules.live else []
+
+
+def _author(by: ToolNote | None) -> str:
+    """Return the agent that counts as the author of the letter that a draft becomes."""
+    is_known = by and by.agent and not (by.inode_only or reads_as(by.agent, OURS))
+    return by.agent if by and is_known else VAULT_AGENT
 
 
 def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
@@ -414,7 +421,7 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
         home = PENDING if slip else DRAFTS
         refused = f"{path} went back to {home}/: at trust level desk, only the terminal approves."
         return [MoveFile(path, home, refused)]
-    if slip and file.by_inode:
+    if slip and file.by and file.by.inode_only:
         # The file may be a person's that got the inode of a tool's former file: so the person must move it twice.
         again = (
             f"{path} went back to {PENDING}/: a tool may have written it. Move it to {APPROVED}/"
@@ -424,11 +431,13 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     if slip and slip.spent_on:
         return _plan_spent_slip(path, slip)
     if slip:
-        return _plan_request(file, slip) if file.by_tool else _plan_persons_slip(path, slip)
+        return (
+            _plan_request(path, file.by.agent, slip) if file.by else _plan_persons_slip(path, slip)
+        )
     if not rules.live:
         return [Report(f"{path} is not sent: Postroom rehearses ({rules.source}).")]
-    if file.by_tool:
-        return [Freeze(path, file.agent, PENDING, "note", notice=BY_TOOL)]
+    if file.by:
+        return [Freeze(path, _author(file.by), PENDING, "note", notice=BY_TOOL)]
     return [Freeze(path, approved=True)]
 
 
@@ -457,7 +466,7 @@ def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
     return [MoveFile(path, folder, report, marks, spent_slip=slip.hash)]
 
 
-def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
+def _plan_request(path: str, agent: str, slip: SlipFacts) -> list[Action]:
     """Return the approval of the one letter that an agent's request lists; otherwise the request gets a new list."""
     listed = slip.listed
     if listed is None:
@@ -469,8 +478,8 @@ def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
     elif listed.is_red:
         why = f"the letter {listed.id} is red, and needs a verdict of its own"
     else:
-        return [ApproveListed(file.path, listed.id, listed.digest, slip.hash, file.agent)]
-    return [PresentRequest(file.path, file.agent, why=why)]
+        return [ApproveListed(path, listed.id, listed.digest, slip.hash, agent)]
+    return [PresentRequest(path, agent, why=why)]
 
 
 def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[Action]:

@@ -15,7 +15,7 @@ from postroom.core.letter import Letter
 from postroom.core.policy import SLIP_SECONDS, Full
 from postroom.core.records import ApprovalRequest, Entry, Level, ToolNote
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import OURS, one_line, reads_as
+from postroom.core.text import one_line
 from postroom.desk import plan
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LEVELS, MARKS, inert_fields, taken_over_at
@@ -30,7 +30,6 @@ from postroom.vault.vault import Vault
 
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the `type` of a note that shows an incoming mail
-VAULT_AGENT: Final = "vault"  # counts as the agent of drafts whose author is not known
 DOUBT_NOTICE: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
@@ -115,14 +114,12 @@ class UnownedNotes:
         if is_mail or not (is_proposed or seen.folder in (folders.APPROVED, folders.PLANS)):
             return plan.UnownedNote(path=seen.path, is_mail=is_mail)
         slip, by = parse_slip(seen), self._tool_note(seen)
-        has = {"to": note.text("to"), "subject": "subject" in note.fields}
-        missing = [part for part, is_there in has.items() if not is_there]
+        missing = [] if note.text("to") else ["to"]
+        missing += [] if "subject" in note.fields else ["subject"]
         missing += [] if missing or note.body.strip() else ["text"]
         return plan.UnownedNote(
             path=seen.path,
-            by_tool=by is not None,
-            by_inode=by is not None and by.inode_only,
-            agent=_agent(by, is_request=bool(slip) and seen.folder != folders.DRAFTS),
+            by=by,
             missing=tuple(missing),
             is_proposed=is_proposed,
             slip=self._slip_facts(slip, by) if slip else None,
@@ -339,7 +336,9 @@ class UnownedNotes:
         if action.why:
             went = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
-            CallRecorder(self._ledger).write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            CallRecorder(self._ledger).write(
+                Call("adopt_request", agent or plan.VAULT_AGENT, "vault")
+            )
             went = f"{seen.path} asks for approval and went to {folders.PENDING}/."
         self._report(went)
 
@@ -393,9 +392,3 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
                 tx.slips.trust(tag, path)
             else:
                 tx.tool_notes.add(path, file.inode, tag, "")
-
-
-def _agent(by: ToolNote | None, *, is_request: bool) -> str:
-    """Return the agent that counts as the author of a request, or of the letter that a draft becomes."""
-    is_agent = by and not (by.inode_only or reads_as(by.agent, OURS)) and by.agent
-    return by.agent if by and (is_request or is_agent) else VAULT_AGENT

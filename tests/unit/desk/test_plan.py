@@ -9,6 +9,7 @@ import pytest
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.records import ToolNote
 from postroom.core.stamp import Stamp
 from postroom.desk.plan import (
     BY_TOOL,
@@ -66,7 +67,8 @@ def unchanged(path: str) -> LetterNote:
 
 def unowned(path: str, agent: str = "", **more: object) -> UnownedNote:
     """Return a note without a letter, by this agent or by a person."""
-    return UnownedNote(path=path, by_tool=bool(agent), agent=agent, **more)  # type: ignore[arg-type]
+    by = ToolNote(agent) if agent else None
+    return UnownedNote(path=path, by=by, **more)  # type: ignore[arg-type]
 
 
 def slip(agent: str = "", path: str = APPROVED, **facts: object) -> UnownedNote:
@@ -189,7 +191,7 @@ CASES = [
         "a person's draft in Drafts/, proposed",
         None,
         [unowned(DRAFT, is_proposed=True)],
-        [Freeze(DRAFT)],
+        [Freeze(DRAFT, "vault")],
     ),
     Case(
         "new-5",
@@ -216,7 +218,7 @@ CASES = [
         "new-6",
         "perhaps a tool's slip",
         None,
-        [replace(slip("claude"), by_inode=True)],
+        [replace(slip("claude"), by=ToolNote("claude", inode_only=True))],
         [
             MoveFile(
                 APPROVED,
@@ -231,7 +233,7 @@ CASES = [
         "new-7",
         "another desk's draft, marked as a tool's",
         None,
-        [unowned(APPROVED, "vault")],
+        [replace(unowned(APPROVED), by=ToolNote(""))],
         [Freeze(APPROVED, "vault", "Pending_Approval", "note", notice=BY_TOOL)],
     ),
     Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [APPROVES]),
