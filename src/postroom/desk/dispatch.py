@@ -47,10 +47,6 @@ IMMEDIATE_TRIES = 3  # tries without a pause between them, while each proves tha
 _TEMPORARY = (Unavailable, Limited, AuthRequired)  # nothing was sent, and a later try may succeed
 
 
-def _no_crash(_name: str) -> None:
-    """Do nothing; crash tests stop the process here."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
     ledger: Ledger
@@ -62,7 +58,7 @@ class Dispatcher:
     refresh_note: Callable[[Entry], Entry]  # carries out what a person did to the letter's note
     flush_log: Callable[[], None]  # writes the ledger's new lines to the log file
     write_pre_send_record: Callable[[Entry], None]  # does nothing for a letter without one
-    crash_point: Callable[[str], None] = _no_crash
+    crash_point: Callable[[str], None]  # does nothing; crash tests stop the process here
 
     def dispatch(self, id: str) -> Entry:
         """Send a letter if it is approved and due; ask the provider about it if its dispatcher died or it is unknown.

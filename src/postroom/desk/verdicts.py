@@ -271,11 +271,9 @@ class Trust:
 
     def prove(self, proof: str | Unlocked | None) -> None:
         """At trust level desk, raise `Denied` without the passphrase or proof of it."""
-        if self.rules.trust != "folder" or self.is_raised():
-            check_passphrase(self.ledger.settings.passphrase, proof)
-
-    def is_raised(self) -> bool:
-        return self.ledger.settings.is_trust_raised
+        settings = self.ledger.settings
+        if self.rules.trust != "folder" or settings.is_trust_raised:
+            check_passphrase(settings.passphrase, proof)
 
     def is_valid(self, unlocked: Unlocked) -> bool:
         """Whether the passphrase that was given is still the current one."""
@@ -286,16 +284,11 @@ class Trust:
         check_passphrase(stored, passphrase)
         return Unlocked(stored)
 
-    def loosen(
-        self, proof: str | None, *, trust: str | None = None, required: bool | None = None
-    ) -> None:
-        """Lower the pinned trust level or requirement of approval; needs the passphrase if one is set."""
+    def loosen(self, proof: str | None, *, trust: str, required: bool) -> None:
+        """Lower the pinned trust level and requirement of approval; needs the passphrase if one is set."""
         self._check(proof)
         with self.ledger.write() as tx:
-            now = tx.settings
-            trust = now.trust if trust is None else trust
-            required = now.approval_required if required is None else required
-            tx.save_settings(replace(now, trust=trust, approval_required=required))
+            tx.save_settings(replace(tx.settings, trust=trust, approval_required=required))
         self._log("lower_trust")
 
     def set_passphrase(self, new: str, *, old: str | None = None) -> None:

@@ -72,10 +72,10 @@ class Noun:
     def _has(self, table: str, **where: object) -> bool:
         return self._row("1", table, **where) is not None
 
-    def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> int:
-        """Add a row, and return how many were added; `conflict` is what becomes of one that is there."""
+    def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> None:
+        """Add a row; `conflict` is what becomes of one that is there."""
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)}) {conflict}"
-        return self._session.run(sql, list(columns.values()))
+        self._session.run(sql, list(columns.values()))
 
     def _upsert(
         self, table: str, keys: Mapping[str, object], columns: Mapping[str, object]
