@@ -54,10 +54,7 @@ class NoteDisplay:
         self._settings = DeskSettings()  # as of the beginning of the last reconcile
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Carry out what people did to the notes, and update the notes; return messages for the person.
-
-        With `adopt`, the requests in `Plans/` move to `Pending_Approval/`, and slips approve waiting letters.
-        """
+        """Carry out what people did to the notes, and update the notes; return messages for them (see `Desk`)."""
         self._reports.clear()
         self._unowned.begin()
         self._had_conflict = False
@@ -230,10 +227,7 @@ class NoteDisplay:
     # Reading the folders
 
     def _scan(self, expected: dict[str, ExpectedNote]) -> dict[str, list[SeenNote]]:
-        """Read the folders; return the notes by the letter that each names, under "" those that name none.
-
-        While the note of an open letter is missing, the folders are read again: it may be on its way between two.
-        """
+        """Return the notes in the folders by the letter that each names, under "" those that name none."""
         known = {note.location.path: (id, note.location) for id, note in expected.items()}
         for _ in range(MAX_SCANS):
             settled_before = int(self._clock().wall * 1e9) - RACY

@@ -193,10 +193,7 @@ class Desk:
             self.log.write_pre_send_record(record)
 
     def sync_notes_and_log(self, *entries: Entry, retext: bool = False) -> None:
-        """Bring the notes of these letters, and the log, up to the ledger.
-
-        An error in writing undoes no decision: it is added to `problems`, and the next reconcile writes again.
-        """
+        """Bring notes and log up to the ledger; an error undoes no decision, and is added to `problems`."""
         try:
             with locked(self.lock):
                 records = [self.display.write(entry, retext=retext) for entry in entries]
@@ -223,10 +220,7 @@ class Desk:
     def approve(
         self, id: str, *, by: str, digest: str, proof: Proof = None, via: Channel = Channel.TERMINAL
     ) -> Entry:
-        """Approve a letter. `digest` is that of the letter as the person saw it; trust level desk needs `proof`.
-
-        Raises `Conflict` if the letter has changed since, or if its note was edited.
-        """
+        """Approve the letter with the `digest` that the person saw; `Conflict` if it or its note has changed since."""
         self.trust.prove(proof)
         entry = self.ledger.letters.get(id)
         self.refuse_edited_note(entry)

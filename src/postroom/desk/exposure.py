@@ -259,11 +259,7 @@ def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
 def _conversation_facts(
     box: Mailbox, letter: Letter
 ) -> tuple[frozenset[str] | None, frozenset[str], bool]:
-    """Return three facts about the conversation that a letter replies in.
-
-    The addresses of all its people (None if the letter is no reply), those in the parent mail, and whether the parent
-    mail is automatic or from a list.
-    """
+    """Return the people of a reply's conversation (None for no reply), of its parent, and whether that is automatic."""
     mails: list[Mail] | None = []
     with suppress(NotFound):
         mails = _parent_thread(box, letter)

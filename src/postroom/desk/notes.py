@@ -191,10 +191,7 @@ class LetterSource:
         return tuple(key for key in fields if is_wrong[key] and key not in ignored)
 
     def fields(self, note: Note | None = None) -> dict[str, str | None]:
-        """Return the frontmatter of the letter's note; None for a key that is to be removed.
-
-        With the `note` of a person's draft, also its recipients and subject if they differ from the letter's.
-        """
+        """Return the note's frontmatter, None for what is removed; for a person's draft also what differs in `note`."""
         entry, letter, state = self.entry, self.entry.letter, self.entry.state
         verdict = getattr(state, "verdict", None)
         since = state.since if isinstance(state, life.Pending) else None
@@ -302,19 +299,13 @@ class LetterSource:
 
 
 def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
-    """Return the location of a draft that has just become a letter, whose text is the draft's whole body.
-
-    It is recorded before the draft gets Postroom's fields: after a crash between the two, the next reconcile goes on.
-    """
+    """Return the location of a draft that has just become a letter, recorded before the draft gets Postroom's fields."""
     pages = json.dumps({"": _hash(entry.letter.text)})
     return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
 def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
-    """Return the changes to the fields of an agent's note, without `but`, that make them harmless.
-
-    Markup is escaped, and fields with the names of Postroom's own are removed.
-    """
+    """Return changes that make an agent's fields, without `but`, harmless: no markup, and no names of Postroom's own."""
     texts = {key: note.text(key) for key in note.fields if key not in but}
     wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
     return {key: text for key, text in wanted.items() if text != texts[key]}

@@ -203,12 +203,9 @@ class ApproveListed(FileAction):
 
 @dataclass(frozen=True, slots=True)
 class PresentRequest(FileAction):
-    """Move a request to Pending_Approval/, with a text that says what approving it does.
+    """Put a request before the person, with a text that says what approving it does; `why` it goes back, if it does."""
 
-    `agent` is None if a person wrote it. `why` is the reason for which it goes back; empty for a new request.
-    """
-
-    agent: str | None
+    agent: str | None  # None if a person wrote it
     doubtful: bool = False
     why: str = ""
 

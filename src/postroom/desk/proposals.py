@@ -229,10 +229,7 @@ def refuse_other_html(letter: Letter) -> None:
 
 
 class Written(NamedTuple):
-    """The content of a new letter; `answers` is the id of the mail that it replies to, empty for no reply.
-
-    With `html`, the letter's text is made from the HTML, and `text` is ignored.
-    """
+    """The content of a new letter; `answers` is the id of the mail it replies to. `html` takes the place of `text`."""
 
     to: tuple[Address, ...]
     subject: str

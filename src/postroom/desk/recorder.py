@@ -68,10 +68,7 @@ class CallRecorder:
         once: str = "",
         **parameters: Value,
     ) -> Iterator[None]:
-        """Write the line of a call after the block, with `result`, or with the error that the block raised.
-
-        With `changes`, the line is synced to the disk. `once` is passed to `write`.
-        """
+        """Write the line of a call after the block, with `result` or the error that it raised; synced with `changes`."""
         write = partial(
             self.write, call, target=target, parameters=parameters, once=once, synced=changes
         )
@@ -108,10 +105,7 @@ class CallRecorder:
 
     @contextmanager
     def transaction(self, call: Call, target: str = "") -> Iterator[Callable[..., None]]:
-        """Hold the ledger's write lock during the block; yield a function that writes the line of the call and commits.
-
-        A block that does not call the function leaves no line.
-        """
+        """Hold the ledger's write lock; yield a function that writes the call's line and commits, if it is called."""
         with self.ledger.write(synced=False, early=True) as tx:
 
             def commit(**parameters: Value) -> None:

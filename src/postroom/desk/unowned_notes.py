@@ -166,10 +166,7 @@ class UnownedNotes:
         )
 
     def slips_among(self, notes: Iterable[SeenNote], *, spent: bool = False) -> list[Slip]:
-        """Return those of the notes that are slips and can still be spent, newest first.
-
-        With `spent`, also the spent ones, and the requests that approved a letter.
-        """
+        """Return the slips that can still be spent, newest first; with `spent`, also those that approved a letter."""
         known, now = self._ledger.slips.all(), self._clock()
         slips = []
         for slip in filter(None, map(parse_slip, notes)):

@@ -95,10 +95,7 @@ class Verdicts:
             return self._record(tx, new, action, by=by, actor=PERSON)
 
     def edit(self, id: str, letter: Letter, *, was: str = "", by: str = "") -> Entry:
-        """Freeze a waiting letter again with the person's changes; the earlier version stays in the history.
-
-        `was` is the digest of the letter that the person edited: `Conflict` if it is no longer the letter's.
-        """
+        """Freeze a waiting letter again with a person's changes; `Conflict` if its digest is no longer `was`."""
         entry = self.ledger.letters.get(id)
         if was and was != entry.digest:
             raise _changed_since_seen(entry)

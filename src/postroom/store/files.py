@@ -119,10 +119,7 @@ def temporary(
 def publish(
     source: int, old: str, target: int, new: str, link: Callable[..., None] = os.link
 ) -> bool:
-    """Give a file a second name that is free; return whether it still has the old name too.
-
-    `source` and `target` are descriptors of folders. Raises `FileExistsError` if the name is taken.
-    """
+    """Give a file a second name, or raise `FileExistsError`; return whether it still has the old name too."""
     try:
         link(old, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except OSError as error:
@@ -143,10 +140,7 @@ def publish(
 def create(
     path: AnyPath, data: bytes, mode: int | None = None, *, link: Callable[..., None] = os.link
 ) -> bool:
-    """Write a new file, whole; return False and change nothing if something has that name.
-
-    `mode` are its exact permissions; by default the umask decides.
-    """
+    """Write a new file, whole, with exactly this `mode`, or by the umask; return False if something has that name."""
     with _folder_of(path) as (folder, name):
         try:
             with temporary(folder, [data], mode or 0o666, exact=mode is not None) as (temp, _):

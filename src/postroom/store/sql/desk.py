@@ -48,10 +48,7 @@ class BudgetReader(Noun):
     """The claims that count against the limits."""
 
     def spent(self, now: Stamp, seconds: float) -> list[Spent]:
-        """Return the claims that are younger than this, or may be, oldest first.
-
-        None is older than one before it, whatever a clock said that was behind for a while.
-        """
+        """Return the claims that are younger than this, or may be, oldest first; none is older than one before it."""
         found = self._session.rows(
             "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
             " FROM claim WHERE (boot = ? AND steady > ?) OR ((boot != ? OR boot = '') AND wall > ?))"
@@ -232,10 +229,7 @@ def _in_folders(folders: Sequence[str]) -> tuple[str, list[str]]:
 
 class NoteStore(NoteReader):
     def plan_write(self, id: str, path: str, hash: str, known: NoteStatus = NO_NOTE) -> None:
-        """Record what is about to be written where, in case the process ends before it is done.
-
-        `Conflict` where the note is no longer where it is `known` to be: another process was quicker.
-        """
+        """Record what is about to be written where; `Conflict` where the note is no longer where it is `known` to be."""
         planned = self._session.run(
             "INSERT INTO note (letter, planned_path, planned_hash) VALUES (?, ?, ?)"
             " ON CONFLICT (letter) DO UPDATE SET planned_path = excluded.planned_path,"

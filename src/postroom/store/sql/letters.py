@@ -90,10 +90,7 @@ class LetterReader(Noun):
         return self._row("letter, content_key", "idempotency", agent=agent, key=key)
 
     def load_of(self, agent: str, count: int) -> tuple[int, list[Stamp]]:
-        """Return how many letters of this agent are open, and when it proposed its last `count`.
-
-        Where it has proposed fewer, no times are returned.
-        """
+        """Return how many letters of an agent are open, and when it proposed its last `count`, if so many."""
         (waiting, _), *found = self._session.rows(
             f"SELECT count(*), '' FROM letter WHERE agent = ? AND state IN ({OPEN}) UNION ALL"
             " SELECT 0, created FROM (SELECT created FROM letter WHERE agent = ?"
@@ -322,10 +319,7 @@ class LetterLists(Noun):
         return sorted(found.values(), key=lambda one: -one.last)
 
     def per_day(self, since: float, offset: int) -> dict[int, dict[str, int]]:
-        """Return how many letters were approved, rejected and sent on each day since then.
-
-        Days are numbered from 1970; they begin `offset` seconds before UTC's.
-        """
+        """Return how many letters had which outcome on each day since then; days begin `offset` seconds before UTC's."""
         found: dict[int, dict[str, int]] = {}
         # A letter that is held has several rows of one verdict.
         sql = (

@@ -177,11 +177,7 @@ class ExposureReader(Noun):
         return found
 
     def correspondents(self, account: str) -> tuple[frozenset[str], str]:
-        """Return the addresses that the person of this account has written to, as far as is known.
-
-        Of some only the domain is known: `@example.org`. Second is the newest mail in Sent whose
-        recipients are among them.
-        """
+        """Return whom the person wrote to, of some only `@example.org`; and the newest mail in Sent of these."""
         found = self._session.rows(
             "SELECT 'sent', message FROM last_sent WHERE account = ? UNION ALL"
             " SELECT 'address', address FROM correspondent WHERE account = ?",
