@@ -17,11 +17,12 @@ from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, P
 from postroom.core.records import NO_NOTE, DeskSettings, Entry, ExpectedNote
 from postroom.core.text import one_line
 from postroom.desk import plan
-from postroom.desk.note_sync import NoteSync, Record, SeenNote
+from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LetterSource, is_sent_within_call, text_of
 from postroom.desk.proposals import PERSON, Composer, Proposals, normalize_text
 from postroom.desk.unowned_notes import Slip, UnownedNotes
 from postroom.desk.verdicts import Verdicts
+from postroom.store.ledger import Change
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -85,11 +86,11 @@ class NoteDisplay:
         return list(self._reports)
 
     def sync(self, entry: Entry, notice: str | None = "", *, restore: bool = False) -> None:
-        self._sync.record(self.write(entry, notice, restore=restore))
+        self._ledger.apply(self.write(entry, notice, restore=restore))
 
     def write(
         self, entry: Entry, notice: str | None = "", *, retext: bool = False, restore: bool = False
-    ) -> Record | None:
+    ) -> Change | None:
         """Write a letter's note, in its folder and as the ledger has the letter; return a function that records it.
 
         None if nothing was written. A `notice` of None keeps the notice in the note. `retext` replaces the text in the

@@ -197,11 +197,7 @@ class Desk:
         try:
             with locked(self.lock):
                 records = [self.display.write(entry, retext=retext) for entry in entries]
-                records.append(self.log.append_new_lines())
-                if due := [record for record in records if record]:
-                    with self.ledger.write(synced=False) as tx:
-                        for record in due:
-                            record(tx)
+                self.ledger.apply(*records, self.log.append_new_lines())
         except PostroomError as why:
             self.problems.append(f"The ledger has it, but not the vault: {why.message}.")
 

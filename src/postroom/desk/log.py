@@ -17,7 +17,7 @@ from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
 from postroom.core.values import dataclass
-from postroom.store.ledger import Ledger, Transaction
+from postroom.store.ledger import Change, Ledger
 from postroom.store.sql.desk import LogBacklog
 from postroom.vault.vault import Vault
 
@@ -56,11 +56,9 @@ class ActionLog:
 
     def write_new_lines(self) -> None:
         """Append the ledger's lines that the files lack, and record the position. The caller holds the desk's lock."""
-        if record := self.append_new_lines():
-            with self.ledger.write(synced=False) as tx:
-                record(tx)
+        self.ledger.apply(self.append_new_lines())
 
-    def append_new_lines(self) -> Callable[[Transaction], None] | None:
+    def append_new_lines(self) -> Change | None:
         """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
         mark, _, waiting = self.ledger.actions.backlog()
         if not waiting:

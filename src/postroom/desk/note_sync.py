@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, NoteLocation, NoteStatus
 from postroom.core.values import dataclass
-from postroom.store.ledger import Ledger, Transaction
+from postroom.store.ledger import Change, Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
@@ -38,10 +38,6 @@ class SeenNote(NamedTuple):
     @property
     def raw(self) -> bytes:
         return self.note.raw if self.note else b""
-
-
-# Records a note's new location in a transaction.
-Record = Callable[[Transaction], None]
 
 
 class NoteSource(Protocol):
@@ -67,8 +63,7 @@ class NoteSource(Protocol):
 
 def seen_at(path: str, data: bytes, file: File, location: NoteLocation = NOWHERE) -> NoteLocation:
     """Return the location of a note as it is in this file; what the note shows is taken over from `location`."""
-    digest = hashlib.sha256(data).hexdigest()
-    return NoteLocation(path, digest, *location[2:5], *file[1:])
+    return NoteLocation(path, hashlib.sha256(data).hexdigest(), *location[2:5], *file[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +74,7 @@ class NoteSync:
     ledger: Ledger
 
     def sync(self, source: NoteSource, *, strict: bool = False) -> None:
-        self.record(self.write(source, strict=strict))
-
-    def record(self, record: Record | None) -> None:
-        if record:
-            with self.ledger.write(synced=False) as tx:
-                record(tx)
+        self.ledger.apply(self.write(source, strict=strict))
 
     def write(
         self,
@@ -94,7 +84,7 @@ class NoteSync:
         strict: bool = False,
         status: NoteStatus | None = None,
         old: tuple[bytes, File] | None = None,
-    ) -> Record | None:
+    ) -> Change | None:
         """Write a note in its folder; return a function that records the location, or None if nothing was written.
 
         A note that is missing is written again only with `restore`: somebody may have moved it. A note that cannot be

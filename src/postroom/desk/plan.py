@@ -69,10 +69,6 @@ class LetterRecord:
     unfinished_write: str = ""  # the path of a write that was done, but not recorded
     is_slip_gone: bool = False  # whether the slip that approved the letter was taken away
 
-    @property
-    def folder(self) -> str:
-        return folder(self.state, self.home)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFile:
@@ -297,7 +293,8 @@ def _reject(record: LetterRecord, file: LetterNote) -> Update:
 
 
 def _restore(record: LetterRecord) -> Update:
-    gone = f"The note of the letter {record.id} was gone: it is back in {record.folder}/."
+    where = folder(record.state, record.home)
+    gone = f"The note of the letter {record.id} was gone: it is back in {where}/."
     return Update(record.id, report=gone if record.location else "", restore=True)
 
 
@@ -359,7 +356,7 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
     """Return the actions for a letter that cannot be changed by moving its note: bring the note to its one folder."""
     if not files:
         return [_restore(record)]
-    right = record.folder
+    right = folder(record.state, record.home)
     standing = _in(right, files)
     elsewhere = [file for file in files if file not in standing]
     is_at_location = record.is_at_location and record.location.startswith(f"{right}/")

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_HOME = "Pending_Approval"
 PERSON = "person"
 ORCHESTRATOR = "orchestrator"
-AUTHORS = {
-    PERSON: "a person, by hand",
-    "vault": "not known: a note in the vault",
-}  # that are no agents
+# Authors that are no agents.
+AUTHORS = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}
 MAX_KEY = 200  # characters of an idempotency key
 
 
@@ -137,10 +135,8 @@ class Proposals:
         verdict = self._verdict(tx, known.digest, proposal._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
         same = same and not (proposal.slip and tx.letters.was_approved_by(known.id, proposal.slip))
-        waits = isinstance(known.state, life.Pending) and not has_expired(
-            known.state, self.rules, self.clock()
-        )
-        if waits and verdict and same:
+        is_late = has_expired(known.state, self.rules, self.clock())
+        if isinstance(known.state, life.Pending) and not is_late and verdict and same:
             known = tx.letters.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = proposal.refuse_if_sent and isinstance(known.state, life.Sent)
@@ -270,9 +266,7 @@ class Composer:
 
     def preview(self, written: Written) -> Letter:
         """Return the letter without what only the mailbox knows: its sender, and the headers of a reply."""
-        from postroom.core.outgoing_html import (
-            reduce_html,
-        )  # imported here: most commands do not need it
+        from postroom.core.outgoing_html import reduce_html  # few commands need it
 
         html, text, _ = reduce_html(written.html)
         return Letter(
@@ -301,10 +295,9 @@ def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     chain = mail.references or mail.in_reply_to[:1]
     references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
     # Mail programs find a conversation by its first id, so that stays when the list is shortened.
-    shortened = (
-        references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
-    )
-    return message.thread, mail.message_id, shortened
+    if len(references) > MAX_REFERENCES:
+        references = (references[0], *references[-20:])
+    return message.thread, mail.message_id, references
 
 
 def normalize_text(text: str) -> str:

@@ -57,8 +57,7 @@ class Verdicts:
             if not has_expired(entry.state, self.rules, now):
                 verdict = life.Verdict(by, via, now, entry.digest, slip)
                 wait = 0 if via is Channel.SLIP else self.rules.undo_seconds
-                state = life.approve(entry.id, entry.state, verdict, wait)
-                new = tx.letters.swap(entry, state)
+                new = tx.letters.swap(entry, life.approve(entry.id, entry.state, verdict, wait))
                 return self._record(tx, new, "approve_letter", by=by, actor=PERSON)
         self.expire()
         raise life.refuse(entry.id, self.ledger.letters.get(entry.id).state, "approved")

@@ -105,8 +105,7 @@ def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None]
     drawn = draw()
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
-    file = _file(vault, "desk")
-    _write(file, drawn, partial(files.create, link=link))
+    _write(_file(vault, "desk"), drawn, partial(files.create, link=link))
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 

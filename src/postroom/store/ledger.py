@@ -88,6 +88,9 @@ class Transaction(Noun):
         self._session.commit()
 
 
+Change = Callable[[Transaction], None]  # a function that writes something in a transaction
+
+
 class Ledger(LedgerReader):
     def __init__(
         self,
@@ -124,6 +127,13 @@ class Ledger(LedgerReader):
         self.last_line = max(self.last_line, last)
         if synced:
             self._durable = max(self._durable, last)
+
+    def apply(self, *changes: Change | None) -> None:
+        """Make all changes that are not None, of what can be found out again, in one transaction."""
+        if due := [change for change in changes if change]:
+            with self.write(synced=False) as tx:
+                for change in due:
+                    change(tx)
 
     def sync(self, number: int) -> None:
         """Have the audit lines up to this number on the disk, whichever process wrote them."""

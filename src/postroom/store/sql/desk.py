@@ -39,8 +39,7 @@ _UNPLANNED = {"planned_path": "", "planned_hash": ""}
 
 
 def load_settings(session: Session) -> DeskSettings:
-    row = session.row(f"SELECT {', '.join(_NAMES)} FROM desk")
-    settings = DeskSettings(*row or ())
+    settings = DeskSettings(*session.row(f"SELECT {', '.join(_NAMES)} FROM desk") or ())
     return replace(settings, approval_required=bool(settings.approval_required))
 
 
@@ -212,7 +211,6 @@ class NoteReader(Noun):
         ]
 
     def in_folders(self, *folders: str) -> dict[str, tuple[str, NoteLocation]]:
-        """Return the notes in these folders: path, key and location."""
         ranges, ends = _in_folders(folders)
         found = self._session.rows(f"SELECT letter, {_LOCATION} FROM note WHERE {ranges}", ends)
         return {row[1]: (row[0], NoteLocation(*row[1:])) for row in found}
@@ -268,7 +266,6 @@ class ToolNoteReader(Noun):
 
 class ToolNoteStore(ToolNoteReader):
     def add(self, path: str, inode: int, text_hash: str, agent: str) -> None:
-        """Record a file that a tool is about to write or move."""
         keys = {"path": path, "text_hash": text_hash, "inode": inode}
         # Not updated in place: of several rows the newest counts.
         self._delete("tool_note", **keys)
@@ -341,7 +338,6 @@ class SessionReader(Noun):
     """Who may use the page. Only hashes of secrets are kept."""
 
     def is_ticket_valid(self, ticket: str) -> bool:
-        """Whether this one-time secret still opens the page."""
         return self._person("ticket", ticket, TICKET_SECONDS) is not None
 
     def person(self, secret: str) -> str | None:

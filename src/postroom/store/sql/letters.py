@@ -101,7 +101,6 @@ class LetterReader(Noun):
         return int(waiting), times if len(times) == count else []
 
     def with_same_text(self, text: str, *, except_id: str) -> tuple[str, ...]:
-        """Return the ids of earlier letters with the same text, newest first, at most 5."""
         sql = (
             "SELECT id FROM letter WHERE text_key = ? AND id != ? AND state != 'rehearsal'"
             " ORDER BY row DESC LIMIT 5"
@@ -349,7 +348,6 @@ class ProofReader(Noun):
         return version or 0, proof, restored
 
     def unreleased(self) -> list[str]:
-        """Return the closed letters whose proof the provider has still to take back."""
         # A join would walk through all letters.
         return self._all(
             str,
@@ -383,8 +381,7 @@ class ProofStore(ProofReader):
 
     def mark_answered(self, id: str) -> None:
         """Record that the last send by a letter's proof was refused, and did nothing."""
-        sql = "UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?"
-        self._session.run(sql, [id])
+        self._session.run("UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?", [id])
 
     def drop(self, id: str, proof: str = "", *, unanswered: bool = True) -> bool:
         """Delete a letter's proof, if it is this one; with `unanswered` false, only if every send was answered."""
@@ -394,7 +391,6 @@ class ProofStore(ProofReader):
         return self._delete("proof", letter=id, **where) > 0
 
     def add_orphan(self, id: str, since: Stamp | None = None, swept: Stamp | None = None) -> None:
-        """Record that the provider may hold something of a letter that no proof names."""
         columns = {
             "since": json.dumps(since or self._clock()),
             "swept": json.dumps(swept) if swept else "",

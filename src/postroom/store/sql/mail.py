@@ -32,7 +32,6 @@ MOST_SENDERS: Final = 3  # mails that are named for a token
 
 class InboxReader(Noun):
     def cursor(self, account: str) -> MailboxCursor | None:
-        """Return how far this account was followed; None where it never was."""
         return self._find(MailboxCursor, "cursor, floor", "mailbox_cursor", account=account)
 
     def known_of(self, account: str, ids: Sequence[str]) -> set[str]:
@@ -56,7 +55,6 @@ class InboxReader(Noun):
         return [(row, _item(*columns)) for row, *columns in found]
 
     def with_stale_note(self) -> list[InboxItem]:
-        """Return the mails whose note does not show what the ledger has."""
         return self._items(
             "note_stale != 0 AND EXISTS (SELECT 1 FROM note WHERE note.path != ''"
             " AND note.letter = 'mail ' || account || ' ' || message)"
@@ -213,7 +211,6 @@ class ExposureStore(ExposureReader):
             self._session.run(f"DELETE FROM {table} WHERE last_at < ?", [before])
 
     def add_correspondents(self, account: str, addresses: Collection[str], last_sent: str) -> None:
-        """Record addresses that the person has written to, in mails up to `last_sent`."""
         self._session.run_many(
             "INSERT INTO correspondent (account, address) VALUES (?, ?)"
             " ON CONFLICT (account, address) DO NOTHING",
@@ -250,14 +247,12 @@ class LabelChangeReader(Noun):
         )
 
     def times(self, count: int) -> list[Stamp]:
-        """Return when the last changes were made, newest first."""
         sql = "SELECT at, boot, steady FROM label_change ORDER BY number DESC LIMIT ?"
         return self._all(Stamp, sql, count)
 
 
 class LabelChangeStore(LabelChangeReader):
     def add(self, change: LabelChange) -> int:
-        """Record a change by its inverse, and return its number."""
         added, removed = (json.dumps(sorted(one)) for one in (change.added, change.removed))
         ((number,),) = self._session.rows(
             "INSERT INTO label_change (agent, account, message, added, removed, at, boot, steady)"

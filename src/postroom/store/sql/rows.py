@@ -52,7 +52,6 @@ class Noun:
         self._clock = clock
 
     def _one(self, make: Callable[..., T], sql: str, *values: object) -> T | None:
-        """Return what `make` makes of the first row, if there is one."""
         row = self._session.row(sql, values)
         return make(*row) if row else None
 
@@ -86,7 +85,6 @@ class Noun:
         self._insert(table, {**keys, **columns}, conflict)
 
     def _update(self, table: str, columns: Mapping[str, object], **where: object) -> int:
-        """Change the rows that have these values, or all; return how many."""
         changes = ", ".join(f"{name} = ?" for name in columns)
         values = [*columns.values(), *where.values()]
         return self._session.run(f"UPDATE {table} SET {changes}{_where(where)}", values)
@@ -157,7 +155,6 @@ def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
-    """Return the columns that follow from a letter's text and recipients."""
     values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
     found_by = (agent, letter.id, recipients, letter.subject, letter.text)
