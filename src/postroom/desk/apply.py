@@ -188,17 +188,16 @@ class NoteDisplay:
         is_trust_new = self._settings.notes_trust != self._rules.trust
         needs_note = (id for id, note in expected.items() if note.is_open or not note.location.path)
         for id in dict.fromkeys((*needs_note, *letters)):
+            if id in self._unowned.handled:
+                continue
             found, note = letters.get(id, []), expected.get(id)
-            is_planned = id not in self._unowned.handled
             if note and note.letter and note.is_open and not is_trust_new:
-                (state, version), files = note.letter, [_letter_note(one) for one in found]
-                is_current = note.location.version == version
-                is_planned &= not (
-                    is_current and plan.is_untouched(state, note.location.path, files)
-                )
-            if is_planned:
-                with self._guarded(f"The letter {id}"):
-                    self._perform(self._plan_letter(id, found))
+                path, files = note.location.path, [_letter_note(one) for one in found]
+                is_current = note.location.version == note.letter.version
+                if is_current and plan.is_untouched(note.letter.state, path, files):
+                    continue
+            with self._guarded(f"The letter {id}"):
+                self._perform(self._plan_letter(id, found))
         if is_trust_new and not self._had_conflict:
             with self._ledger.write(synced=False) as tx:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))

@@ -275,10 +275,10 @@ class LetterSource:
                 )
             case state:
                 text = quote(life.describe(state))
-        deed = "moving this note" if is_folder_level else "a passphrase"
+        means = "moving this note" if is_folder_level else "a passphrase"
         risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
         mode = f"Mode: {quote(rules.mode)}."
-        return f"{risk}{text}\n\nTrust level: {rules.trust} ({deed} is the verdict). {mode}\n"
+        return f"{risk}{text}\n\nTrust level: {rules.trust} ({means} is the verdict). {mode}\n"
 
     def _rollback_plan(self) -> str:
         final = (

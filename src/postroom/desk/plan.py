@@ -240,8 +240,8 @@ def plan_letter(record: LetterRecord, files: Sequence[LetterNote], rules: Rules)
     return _plan_closed(record, files)
 
 
-def _in(folder: str, files: Sequence[LetterNote]) -> list[LetterNote]:
-    return [file for file in files if file.folder == folder]
+def _in(place: str, files: Sequence[LetterNote]) -> list[LetterNote]:
+    return [file for file in files if file.folder == place]
 
 
 def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
@@ -451,13 +451,13 @@ def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
     """Return the action that files a slip whose letter was sent; a copy of a slip that was filed before is void."""
     if not slip.is_letter_sent:
         return []
-    folder, marks = DONE, {"status": "done"}
+    target, marks = DONE, {"status": "done"}
     report = f"{path} was spent on the letter {slip.spent_on} and went to {DONE}/."
     if slip.is_filed:
         why = f"a copy of the slip that let the letter {slip.spent_on} out; a new one needs a `created` of its own"
-        folder, marks = REJECTED, {"status": "void", "reason": why}
+        target, marks = REJECTED, {"status": "void", "reason": why}
         report = f"{path} is void, and went to {REJECTED}/: {why}."
-    return [MoveFile(path, folder, report, marks, spent_slip=slip.hash)]
+    return [MoveFile(path, target, report, marks, spent_slip=slip.hash)]
 
 
 def _plan_request(path: str, agent: str, slip: SlipFacts) -> list[Action]:
