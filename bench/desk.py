@@ -102,8 +102,14 @@ class Office:
         )
 
     def propose(self, letter: Letter) -> Entry:
-        """Let an agent ask for it."""
-        return self.desk.calls.post(Call("send_email", AGENT), letter)
+        """Let an agent ask for it, and wait for the answer."""
+        running = self.desk.calls.posting(Call("send_email", AGENT), letter)
+        while True:
+            try:
+                self.desk.effects.sleep(next(running))
+            except StopIteration as done:
+                entry: Entry = done.value
+                return entry
 
 
 class SendingOffice(Office):

@@ -33,6 +33,7 @@ from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 from tests.narrow import narrow
+from tests.posting import post
 from tests.providers import BUSY, Courier
 
 T = TypeVar("T")
@@ -233,7 +234,7 @@ class Office:
 
     def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: Any) -> Entry:
         """Let an agent ask for a letter."""
-        return self.desk.calls.post(call, letter or self.letter(), Proposal(**wish))
+        return post(self.desk, call, letter or self.letter(), Proposal(**wish))
 
     def approved(self, **changes: Any) -> Entry:
         """Return a letter that a person approved, its undo window passed."""

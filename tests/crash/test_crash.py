@@ -35,6 +35,7 @@ from tests.crash.counts import LETTERS, SEED, scaled
 from tests.crash.worker import Asked, Late, Mute
 from tests.desks import change_settings
 from tests.narrow import narrow, present
+from tests.posting import post
 
 SHARE = -(-LETTERS // 3)  # of one provider
 KILLS = scaled(40)  # at each step, with each provider
@@ -248,7 +249,7 @@ class Storm:
         """Be the agent that asks for the same letters again; return what they are."""
         with self.office() as (desk, _):
             return {
-                n: desk.calls.post(worker.CALL, worker.letter(n), Proposal(key=f"number {n}")).id
+                n: post(desk, worker.CALL, worker.letter(n), Proposal(key=f"number {n}")).id
                 for n in numbers
             }
 

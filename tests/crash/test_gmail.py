@@ -24,6 +24,7 @@ from tests.crash.counts import SEED
 from tests.gmail.double import Failure, Gmail
 from tests.gmail.people import at_gmail
 from tests.narrow import present
+from tests.posting import post
 
 SETTINGS = """dry_run = false
 [approvals]
@@ -70,9 +71,7 @@ def approve_letters(person: Person) -> list[str]:
     with office(person) as found:
         for number in range(LETTERS):
             written = Written(ann, f"Letter {number}", f"This is letter {number}.\n")
-            entry = found.calls.post(
-                agent, found.composer.letter(written), Proposal(key=f"k{number}")
-            )
+            entry = post(found, agent, found.composer.letter(written), Proposal(key=f"k{number}"))
             found.approve(entry.id, by="ada", digest=entry.digest)
             ids.append(entry.id)
     return ids

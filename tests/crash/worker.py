@@ -31,6 +31,7 @@ from postroom.mail.local import LocalMailbox
 from postroom.store.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import clock as machine_clock
+from tests.posting import post
 
 DESK = "crashcrashcrash2"
 YOU = Address.parse("You <you@example.org>")
@@ -257,7 +258,7 @@ def propose(desk: Desk, folder: Path) -> None:
     """Propose the next letter; one whose answer never came is proposed again, under its key."""
     number = len(lines(folder / "proposed")) + 1
     append(folder / "begun", str(number))
-    entry = desk.calls.post(CALL, letter(number), Proposal(key=f"number {number}"))
+    entry = post(desk, CALL, letter(number), Proposal(key=f"number {number}"))
     append(folder / "proposed", str(number), entry.id)
 
 

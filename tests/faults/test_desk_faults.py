@@ -25,6 +25,7 @@ from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office, state
 from tests.narrow import narrow
+from tests.posting import post
 
 DAY = 86_400.0
 LIMITS = dict.fromkeys(
@@ -681,13 +682,13 @@ def test_a_slip_that_a_sync_client_brings_back_is_void(office: Office, outside: 
     slip = office.vault / "Approved" / "slip.md"
     slip.parent.mkdir(exist_ok=True)
     slip.write_text(SLIP)
-    first = office.desk.calls.post(SEND, office.letter(), slips=True)
+    first = post(office.desk, SEND, office.letter(), slips=True)
     assert outside.ids() == [first.id]
     office.desk.reconcile()
     assert not slip.exists()
     for name in ("slip.md", "slip (conflict 2026-11-15).md", "slip.sync-conflict-1.md"):
         (slip.parent / name).write_text(SLIP.replace("\n", "\r\n"))
-    second = office.desk.calls.post(SEND, office.letter(), slips=True)
+    second = post(office.desk, SEND, office.letter(), slips=True)
     office.desk.reconcile(adopt=True)
     office.clock.go(25 * 3600)
     passes(office)

@@ -33,6 +33,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import File, Ready, Vault
 from tests.conftest import examples
 from tests.desks import Clock, Dead, Office, database_of
+from tests.posting import post
 from tests.providers import BARRED, BUSY, LOST, Arranged, Courier
 
 MEMORY = Path("/dev/shm")
@@ -404,7 +405,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def _edit(self, office: Office, which: int, how: int) -> None:
         def edit(entry: Entry) -> None:
             if how % 2:
-                text = office.desk.note_text(entry)
+                text = office.desk.display.text(entry)
                 if text is not None:
                     office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
                 return
@@ -569,12 +570,12 @@ class OutboxMachine(RuleBasedStateMachine):
         call = Call("send_email", agent)
         self.courier.arranged.clear()
 
-        def post() -> None:
-            entry = self.office.desk.calls.post(call, letter, Proposal(key=key), slips=slips)
+        def ask() -> None:
+            entry = post(self.office.desk, call, letter, Proposal(key=key), slips=slips)
             if entry.kind != "rehearsal":
                 self.entered.add(entry.id)
 
-        self.during(plan, post)
+        self.during(plan, ask)
 
     @rule(which=WHICH, plan=PLANS)
     def approve(self, which: int, plan: Plan | None) -> None:

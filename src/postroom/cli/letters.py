@@ -277,7 +277,7 @@ def edit_command(
 
 def _letter_from_note(desk: Desk, entry: Entry) -> Letter:
     """Return the letter with the text that is in its note; subject and recipients stay the letter's."""
-    text = desk.note_text(entry)
+    text = desk.display.text(entry)
     if text is None:
         problem = f"The text of the letter {entry.id} cannot be found in its note"
         raise NotFound(problem, remedy=RESTORE_NOTE)

@@ -59,7 +59,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
         _set_passphrase(desk, config, asked=with_passphrase)
         desk.reconcile()
         state = config.state_for(desk.id)
-        token = str(files.make_token(state, agent))
+        token = str(files.make_secret(files.token_file(state, agent)))
     hint = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
     ui.output(
         {

@@ -17,11 +17,12 @@ from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, P
 from postroom.core.records import NO_NOTE, DeskSettings, Entry, ExpectedNote
 from postroom.core.text import one_line
 from postroom.desk import plan
-from postroom.desk.note_sync import NoteSync, Record, SeenNote
+from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LetterSource, is_sent_within_call, text_of
 from postroom.desk.proposals import PERSON, Composer, Proposals, normalize_text
 from postroom.desk.unowned_notes import Slip, UnownedNotes
 from postroom.desk.verdicts import Verdicts
+from postroom.store.ledger import Change
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -45,18 +46,16 @@ class NoteDisplay:
         self._ledger, self._rules, self._clock = proposals.ledger, proposals.rules, proposals.clock
         self._sync = NoteSync(vault, proposals.ledger)
         self._reports: list[str] = []
+        self._report = self._reports.append
         self._unowned = UnownedNotes(
-            self._sync, composer, proposals, verdicts, self.sync, self._reports
+            self._sync, composer, proposals, verdicts, self.sync, self._report
         )
         self._seen: dict[str, SeenNote] = {}  # the notes of the last scan, by path
         self._had_conflict = False  # somebody changed a note or letter during this reconcile
         self._settings = DeskSettings()  # as of the beginning of the last reconcile
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Carry out what people did to the notes, and update the notes; return messages for the person.
-
-        With `adopt`, the requests in `Plans/` move to `Pending_Approval/`, and slips approve waiting letters.
-        """
+        """Carry out what people did to the notes, and update the notes; return messages for them (see `Desk`)."""
         self._reports.clear()
         self._unowned.begin()
         self._had_conflict = False
@@ -66,7 +65,7 @@ class NoteDisplay:
             with self._guarded(f"The letter {id}"):
                 if entry := self._verdicts.refreeze(id):
                     notice = next(one.text for one in entry.card.lines if one.kind == "refrozen")
-                    self._reports.append(f"The letter {id}: {notice}")
+                    self._report(f"The letter {id}: {notice}")
                     self.sync(entry, notice)
         self._settings = self._ledger.settings
         # Read once for all letters. `_plan_letter` reads a letter again before anything is done about it.
@@ -77,8 +76,7 @@ class NoteDisplay:
             self.sync(expired)
         letters = self._scan(expected)
         for seen in letters.pop("", []):
-            with self._guarded(seen.path):
-                self._perform(plan.plan_unowned(self._unowned.classify(seen), self._rules))
+            self._reconcile_unowned(seen)
         self._reconcile_letters(expected, letters)
         if adopt and self._rules.live and self._rules.trust == "folder":
             for slip in self.slips():
@@ -88,32 +86,24 @@ class NoteDisplay:
         return list(self._reports)
 
     def sync(self, entry: Entry, notice: str | None = "", *, restore: bool = False) -> None:
-        """Write a letter's note as `write` does, and record where it is."""
-        self._sync.record(self.write(entry, notice, restore=restore))
+        self._ledger.apply(self.write(entry, notice, restore=restore))
 
     def write(
-        self,
-        entry: Entry,
-        notice: str | None = "",
-        *,
-        retext: bool = False,
-        restore: bool = False,
-    ) -> Record | None:
+        self, entry: Entry, notice: str | None = "", *, retext: bool = False, restore: bool = False
+    ) -> Change | None:
         """Write a letter's note, in its folder and as the ledger has the letter; return a function that records it.
 
         None if nothing was written. A `notice` of None keeps the notice in the note. `retext` replaces the text in the
         note too, after an edit elsewhere. A note that is missing is written again only with `restore`: somebody may
         have moved it.
         """
-        old = self._sync.as_known(entry.note) if entry.note.location.path else None
+        location = entry.note.location
+        old = self._sync.read_if(location.path, location.hash)
         if not old and entry.note != NO_NOTE:  # the note changed after the letter was read
             entry = self._ledger.letters.get(entry.id)
         notice = entry.note.location.notice if notice is None else notice
-        source = self._source(entry, notice, retext=retext)
+        source = LetterSource(self._ledger, self._rules, self._desk, entry, notice, retext)
         return self._sync.write(source, restore=restore, status=entry.note, old=old)
-
-    def _source(self, entry: Entry, notice: str = "", *, retext: bool = False) -> LetterSource:
-        return LetterSource(self._ledger, self._rules, self._desk, entry, notice, retext)
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and the slip that approved it, are unchanged since the last scan."""
@@ -137,9 +127,8 @@ class NoteDisplay:
     def text(self, entry: Entry) -> str | None:
         """Return the text in a letter's note; None without a note, or if it cannot be read."""
         path = entry.note.location.path
-        if (
-            not path or self._vault.stat(path) is None
-        ):  # it may have moved since the letter was read
+        # The note may have moved since the letter was read.
+        if not path or self._vault.stat(path) is None:
             path = self._ledger.notes.location(entry.id).path
         try:
             return text_of(entry, Note.parse(self._vault.read(path)[0])) if path else None
@@ -158,8 +147,7 @@ class NoteDisplay:
         """Move a slip whose letter was sent to `Done/`; if somebody changes it now, the next reconcile does it."""
         slip = self._slip(hash)
         if slip and self._vault.stat(slip.path) == slip.seen.file:
-            with self._guarded(slip.path):
-                self._perform(plan.plan_unowned(self._unowned.classify(slip.seen), self._rules))
+            self._reconcile_unowned(slip.seen)
 
     # Steps of a reconcile
 
@@ -175,20 +163,22 @@ class NoteDisplay:
         except (Conflict, NotFound):
             self._had_conflict = True
         except (Corrupt, Denied, Invalid) as why:
-            self._reports.append(f"{subject}: {why.message}. {why.remedy}")
+            self._report(f"{subject}: {why.message}. {why.remedy}")
+
+    def _reconcile_unowned(self, seen: SeenNote) -> None:
+        with self._guarded(seen.path):
+            self._perform(plan.plan_unowned(self._unowned.classify(seen), self._rules))
 
     def _adopt_requests(self) -> None:
-        # Move the requests from `Plans/` to `Pending_Approval/`, as many as may wait there.
-        waiting = len(self._unowned.requests_in(folders.PENDING))
-        seen = self._unowned.requests_in(folders.PLANS)
-        self._seen = self._seen | {one.path: one for one in seen}
-        requests = []
-        for one in seen:
-            with self._guarded(one.path):
-                requests.append(self._unowned.classify(one))
-        for action in plan.plan_requests(requests, waiting, self._rules):
-            with self._guarded(getattr(action, "path", "")):
-                self._perform([action])
+        # Move the requests from `Plans/` to `Pending_Approval/`, as many as letters may wait.
+        waiting, most = len(self._unowned.requests_in(folders.PENDING)), self._rules.open_letters
+        requests, room = self._unowned.requests_in(folders.PLANS), max(0, most - waiting)
+        if len(requests) > room:
+            count = max(waiting, most)
+            self._report(f"{count} requests wait already; the others stay in {folders.PLANS}/.")
+        for seen in requests[:room]:
+            self._seen[seen.path] = seen
+            self._reconcile_unowned(seen)
 
     def _reconcile_letters(
         self, expected: dict[str, ExpectedNote], letters: dict[str, list[SeenNote]]
@@ -202,9 +192,9 @@ class NoteDisplay:
                 continue
             found, note = letters.get(id, []), expected.get(id)
             if note and note.letter and note.is_open and not is_trust_new:
-                files, path = list(map(_letter_note, found)), note.location.path
+                path, files = note.location.path, [_letter_note(one) for one in found]
                 is_current = note.location.version == note.letter.version
-                if plan.is_untouched(note.letter.state, path, files, is_current=is_current):
+                if is_current and plan.is_untouched(note.letter.state, path, files):
                     continue
             with self._guarded(f"The letter {id}"):
                 self._perform(self._plan_letter(id, found))
@@ -213,13 +203,13 @@ class NoteDisplay:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
     def _plan_letter(self, id: str, seen: list[SeenNote]) -> list[plan.Action]:
-        """Return the actions for one letter, after reading the letter and its notes again."""
         try:
             entry = self._ledger.letters.get(id)
         except NotFound:
             unknown = f"names the letter {one_line(id)[:20]}, which this desk does not know."
             return [plan.Report(f"{one.path} {unknown}") for one in seen[:1]]
-        location, unfinished = entry.note.location, self._sync.unfinished_write(entry.note)
+        location, planned = entry.note.location, entry.note.planned_path
+        is_unfinished = self._sync.read_if(planned, entry.note.planned_hash) is not None
         slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
         record = plan.LetterRecord(
             id=id,
@@ -228,21 +218,18 @@ class NoteDisplay:
             text=normalize_text(entry.letter.text),
             location=location.path,
             is_at_location=bool(location.path) and self._vault.stat(location.path) is not None,
-            unfinished_write=unfinished[0] if unfinished else "",
+            unfinished_write=planned if is_unfinished else "",
             is_slip_gone=bool(slip) and self._slip(slip) is None,
         )
-        files = [_letter_note(one, self._source(entry)) for one in seen]
-        return plan.plan_letter(record, files, self._rules)
+        source = LetterSource(self._ledger, self._rules, self._desk, entry)
+        return plan.plan_letter(record, [_letter_note(one, source) for one in seen], self._rules)
 
     # Reading the folders
 
     def _scan(self, expected: dict[str, ExpectedNote]) -> dict[str, list[SeenNote]]:
-        """Read the folders; return the notes by the letter that each names, under "" those that name none.
-
-        While the note of an open letter is missing, the folders are read again: it may be on its way between two.
-        """
+        """Return the notes in the folders by the letter that each names, under "" those that name none."""
         known = {note.location.path: (id, note.location) for id, note in expected.items()}
-        for count in range(MAX_SCANS):
+        for _ in range(MAX_SCANS):
             settled_before = int(self._clock().wall * 1e9) - RACY
             seen: list[SeenNote] = []
             for folder in SCANNED_FOLDERS:
@@ -267,15 +254,13 @@ class NoteDisplay:
                 letters = self._by_letter(seen)
                 with self._ledger.write(synced=False) as tx:
                     tx.save_settings(replace(tx.settings, rejected_changed=changed))
-            if not missing or all(id in letters for id in missing) or count == MAX_SCANS - 1:
+            if all(id in letters for id in missing):
                 break
         for one in seen:
             if one.problem:
-                unread = f"{one.path} cannot be read. {one.problem}. It is ignored."
-                self._reports.append(unread)
+                self._report(f"{one.path} cannot be read. {one.problem}. It is ignored.")
             elif self._letter_of(one) is None:
-                foreign = f"{one.path} belongs to another desk and is ignored here."
-                self._reports.append(foreign)
+                self._report(f"{one.path} belongs to another desk and is ignored here.")
         self._seen = {one.path: one for one in seen}
         return letters
 
@@ -299,7 +284,7 @@ class NoteDisplay:
         for action in actions:
             match action:
                 case plan.Report(sentence):
-                    self._reports.append(sentence)
+                    self._report(sentence)
                 case plan.Update():
                     self._update(action)
                 case plan.FileAction(path):
@@ -323,18 +308,15 @@ class NoteDisplay:
                 raise
             action, entry = plan.put_back(id, path, refusal), self._ledger.letters.get(id)
         if action.report:
-            self._reports.append(action.report)
+            self._report(action.report)
         if path and not is_located_first:
             self._sync.remember(id, self._seen[path])
         entry = self._ledger.letters.get(id) if path else entry
         self.sync(entry, action.notice, restore=action.restore)
 
     def _decide(self, action: plan.Update) -> Entry:
-        """Carry out the verdict of an action, if it has one; return the letter as it is afterwards."""
         id, verdicts = action.letter, self._verdicts
         match action.event:
-            case "":
-                return self._ledger.letters.get(id)
             case "approve":
                 via = life.Channel.SLIP if action.slip else life.Channel.FOLDER
                 entry = self._ledger.letters.get(id)
@@ -344,8 +326,9 @@ class NoteDisplay:
                 return verdicts.edit(id, replace(letter, text=action.text))
             case "reject":
                 return verdicts.decide(id, "reject", by=PERSON, reason=action.text)
-            case event:
-                return verdicts.decide(id, event)
+            case "undo" | "reopen":
+                return verdicts.decide(id, action.event)
+        return self._ledger.letters.get(id)
 
 
 def _letter_note(seen: SeenNote, source: LetterSource | None = None) -> plan.LetterNote:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.values import dataclass
 from postroom.desk.proposals import PLAIN, Proposal
-from postroom.desk.recorder import Call, check_name
+from postroom.desk.recorder import Call, add_line, check_name
 from postroom.store.files import locked
 from postroom.store.sql.letters import LetterReader
 
@@ -34,21 +34,7 @@ class PaceDelay(float):
 
 @dataclass(frozen=True, slots=True)
 class LetterCalls:
-    """The calls with which agents propose letters and ask about them."""
-
     desk: Desk
-
-    def post(
-        self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
-    ) -> Entry:
-        """Ask for a letter to be sent and wait for the answer, as `posting` does."""
-        running = self.posting(call, letter, proposal, slips=slips)
-        while True:
-            try:
-                self.desk.effects.sleep(next(running))
-            except StopIteration as done:
-                entry: Entry = done.value
-                return entry
 
     def posting(
         self, call: Call, letter: Letter, proposal: Proposal = PLAIN, *, slips: bool = False
@@ -62,16 +48,20 @@ class LetterCalls:
             self.desk.reconcile()
             if slips and self.desk.rules.live and self.desk.rules.trust == "folder":
                 recipient = self.desk.exposure.answered(letter)
-                fitting = (s for s in self.desk.display.slips() if s.fits(letter, recipient))
-                if slip := next(fitting, None):
-                    proposal = proposal._replace(slip=slip.hash)
+                fitting = [s for s in self.desk.display.slips() if s.fits(letter, recipient)]
+                proposal = proposal._replace(slip=fitting[0].hash if fitting else proposal.slip)
             entry = self.desk.proposals.propose(call, letter, proposal)
         if isinstance(entry.state, life.Approved | life.Sending):
             with self._refusals(call):
                 entry = yield from self._dispatch_soon(call, entry)
             entry = self.desk.recorder.write_letter(call, entry)
         elif proposal.refuse_if_sent and isinstance(entry.state, life.Sent):
-            raise self._already_sent(entry)
+            refused = Conflict(
+                f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
+                remedy="Change the letter if another one is meant.",
+            )
+            refused.logged = True  # `propose` has written the line of this call
+            raise refused
         self.desk.sync_notes_and_log(entry)
         if proposal.slip and isinstance(entry.state, life.Sent):
             self._file_slip(proposal.slip)
@@ -86,7 +76,6 @@ class LetterCalls:
         return entry
 
     def _notify(self, letter: Letter, entry: Entry) -> None:
-        """Notify the person of a new letter that waits for a verdict, with its address on the page if that is served."""
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             page = ""
             with suppress(PostroomError):  # then the notice has no address
@@ -104,10 +93,8 @@ class LetterCalls:
                 left = self.desk.due_in(entry) or 0.0
                 wait = max(left, MIN_WAIT) if turn or left else 0.0
                 waited += wait
-                if (
-                    left > (MAX_PACE_WAIT if _is_paced(entry) else MAX_UNDO_WAIT)
-                    or waited > MAX_WAIT
-                ):
+                most = MAX_PACE_WAIT if _is_paced(entry) else MAX_UNDO_WAIT
+                if left > most or waited > MAX_WAIT:
                     break
                 if wait:
                     yield PaceDelay(wait) if _is_paced(entry) else wait
@@ -121,14 +108,6 @@ class LetterCalls:
             raise
         return entry
 
-    def _already_sent(self, entry: Entry) -> Conflict:
-        refused = Conflict(
-            f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
-            remedy="Change the letter if another one is meant.",
-        )
-        refused.logged = True  # `propose` has written the line of this call
-        return refused
-
     def _file_slip(self, hash: str) -> None:
         """File a spent slip; if that fails now, the next reconcile does it."""
         try:
@@ -141,19 +120,17 @@ class LetterCalls:
         """Write the line of a call in a rehearsal, and enter no letter; raise if the letter could never be sent."""
         with self._refusals(call):
             check_name(call)
-            about: Mapping[str, Value] = parameters
             target = ""
             if letter is not None:
                 own = self.desk.exposure.own(letter.account) if letter.in_reply_to else frozenset()
                 policy.admit(letter, self.desk.rules, own)
                 target = redact_addresses([address.spec for address in letter.envelope])
-                about = {"subject": letter.subject}
-            self.desk.recorder.write(call, result="dev_mode", target=target, parameters=about)
+                parameters = {"subject": letter.subject}
+            self.desk.recorder.write(call, result="dev_mode", target=target, parameters=parameters)
         with suppress(PostroomError):  # the next call writes the log
             self.desk.flush_log()
 
     def refuse_over_budget(self) -> None:
-        """Raise `Limited` if the budget has no room for any letter."""
         now = self.desk.clock()
         with self.desk.ledger.read() as tx:
             policy.budget(tx.budget.spent(now, self.desk.rules.reach), self.desk.rules, now)
@@ -170,7 +147,7 @@ class LetterCalls:
                     why.remedy = "There is nothing more to do."
                     raise
                 entry = tx.letters.swap(entry, state)
-                self.desk.recorder.add_line(tx, call, entry, result="success")
+                add_line(tx, call, entry, result="success")
         return self.desk.synced(entry)
 
     def status(self, call: Call, id: str) -> Entry:
@@ -178,12 +155,11 @@ class LetterCalls:
             self.desk.reconcile()
             with self.desk.ledger.write() as tx:
                 entry = self._find(tx.letters, call, id)
-                self.desk.recorder.add_line(tx, call, entry, result="success")
+                add_line(tx, call, entry, result="success")
         self.desk.flush_log()
         return entry
 
     def replaced_by(self, entry: Entry) -> str:
-        """Return the id of the letter that replaces this one; empty without one."""
         with self.desk.ledger.read() as tx:
             newer = tx.letters.replacement_of(entry.agent, entry.id)
         return newer[0] if newer else ""
@@ -202,7 +178,6 @@ class LetterCalls:
         return entry
 
     def letters(self, call: Call) -> list[LetterSummary]:
-        """Return the open letters of this agent, newest last."""
         with self._refusals(call):
             check_name(call)
             self.desk.reconcile()
@@ -211,11 +186,9 @@ class LetterCalls:
         return summaries
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
-        """Return the ids of this agent's newest letters; this writes no line."""
         check_name(call)
-        return [
-            line.id for line in self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
-        ]
+        newest = self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
+        return [line.id for line in newest]
 
     def is_reply_approved(self, call: Call, thread: str) -> bool:
         """Return whether a letter of this agent in a conversation is approved, or a slip for a reply in it exists."""
@@ -223,10 +196,9 @@ class LetterCalls:
         approved = self.desk.ledger.lists.summaries("approved", agent=call.agent)
         if any(self.desk.ledger.letters.get(line.id).letter.thread == thread for line in approved):
             return True
-        return self.desk.rules.trust == "folder" and any(
-            slip.type == "email_reply" and slip.status == "approved" and slip.thread == thread
-            for slip in self.desk.display.slips()
-        )
+        wanted = ("email_reply", "approved", thread)
+        slips = self.desk.display.slips() if self.desk.rules.trust == "folder" else []
+        return any((slip.type, slip.status, slip.thread) == wanted for slip in slips)
 
     @contextmanager
     def _refusals(self, call: Call) -> Iterator[None]:
@@ -241,7 +213,6 @@ class LetterCalls:
 
 
 def _is_in_dispatch(entry: Entry) -> bool:
-    """Whether a dispatcher is sending the letter, or is about to: it is approved, and nothing holds it."""
     state = entry.state
     return isinstance(state, life.Sending) or (isinstance(state, life.Approved) and not state.held)
 

@@ -58,8 +58,6 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class VaultPermissions:
-    """What tools may do in the vault."""
-
     root: Path
     room: str = ""  # the folder that holds Postroom's own folders
     folders: tuple[str, ...] | None = None  # of the person that tools may write to; None means all
@@ -83,27 +81,18 @@ class Desk:
         effects: Effects,
         permissions: VaultPermissions | None = None,
     ) -> None:
-        self.id = id
-        self.permissions = permissions or VaultPermissions(vault.root)
-        self.rules = rules
-        self.ledger = ledger
-        self.mailboxes = mailboxes
-        self.state = state
-        self.account = account
-        self.effects = effects
+        self.id, self.account = id, account
+        self.ledger, self.vault, self.state = ledger, vault, state
+        self.rules, self.permissions = rules, permissions or VaultPermissions(vault.root)
+        self.mailboxes, self.effects = mailboxes, effects
         self.clock = clock = effects.clock
-        self.problems: list[
-            str
-        ] = []  # messages for the person about errors that changed no outcome
-        self.lock = state / "desk.lock"
-        self.vault = vault
-        self.locks = SingletonLocks(ledger, state)
+        self.problems: list[str] = []  # for the person: errors that changed no outcome
+        self.lock, self.locks = state / "desk.lock", SingletonLocks(ledger, state)
         self.recorder = CallRecorder(ledger)
         self.exposure = ExposureLog(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, effects.draw, account)
-        parts = (ledger, rules, self.exposure, clock, self.recorder)
-        self.proposals = Proposals(*parts)
-        self.verdicts = Verdicts(*parts)
+        self.proposals = Proposals(ledger, rules, self.exposure, clock)
+        self.verdicts = Verdicts(ledger, rules, self.exposure, clock)
         self.trust = Trust(ledger, rules, self.recorder, effects.draw, self.flush_log)
         self.calls = LetterCalls(self)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.is_sealed)
@@ -170,10 +159,10 @@ class Desk:
             backlog, last_line = self.ledger.actions.backlog(), self.ledger.last_line
             reports: list[str] = []
             if ahead := self.log.lines_ahead(backlog):
-                unknown_count = self.verdicts.reconcile_with_newer_log(ahead, RESTORE_REASON)
-                lines = f"The log is {len(ahead)} lines ahead of the ledger: {RESTORE_REASON}."
+                unknown = self.verdicts.reconcile_with_newer_log(ahead, RESTORE_REASON)
                 reports.append(
-                    f"{lines} {unknown_count} letters may or may not have been sent: `postroom pending`."
+                    f"The log is {len(ahead)} lines ahead of the ledger: {RESTORE_REASON}. {unknown}"
+                    " letters may or may not have been sent: `postroom pending`."
                 )
             reports += self.display.reconcile(adopt=adopt)
             if backlog.lines or self.ledger.last_line != last_line:
@@ -181,44 +170,34 @@ class Desk:
         return reports
 
     def _refresh_note(self, entry: Entry) -> Entry:
-        """Carry out what a person did to the note of a letter before it is sent; return the letter as it is then."""
         if self.display.is_untouched(entry):
             return entry
         self.problems += [text for text in self.reconcile() if text not in self.problems]
         return self.ledger.letters.get(entry.id)
 
     def flush_log(self) -> None:
-        """Write the ledger's new lines to the log files."""
         with locked(self.lock):
             self.log.write_new_lines()
 
     def _write_pre_send_record(self, entry: Entry) -> None:
         """Write the pre-send record that the contract `gmail` asks for; if that fails, the letter is not sent."""
+        letter = entry.letter
         if entry.pre_send:
-            letter = entry.letter
-            self.log.write_pre_send_record(
-                AuditLogEntry(
-                    timestamp=self.clock().iso,
-                    to=", ".join(address.spec for address in letter.to),
-                    subject=letter.subject,
-                    body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
-                    reply_to_message_id=json.loads(entry.pre_send),
-                )
+            record = AuditLogEntry(
+                timestamp=self.clock().iso,
+                to=", ".join(address.spec for address in letter.to),
+                subject=letter.subject,
+                body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
+                reply_to_message_id=json.loads(entry.pre_send),
             )
+            self.log.write_pre_send_record(record)
 
     def sync_notes_and_log(self, *entries: Entry, retext: bool = False) -> None:
-        """Bring the notes of these letters, and the log, up to the ledger.
-
-        An error in writing undoes no decision: it is added to `problems`, and the next reconcile writes again.
-        """
+        """Bring notes and log up to the ledger; an error undoes no decision, and is added to `problems`."""
         try:
             with locked(self.lock):
                 records = [self.display.write(entry, retext=retext) for entry in entries]
-                records.append(self.log.append_new_lines())
-                if due := [record for record in records if record]:
-                    with self.ledger.write(synced=False) as tx:
-                        for record in due:
-                            record(tx)
+                self.ledger.apply(*records, self.log.append_new_lines())
         except PostroomError as why:
             self.problems.append(f"The ledger has it, but not the vault: {why.message}.")
 
@@ -227,14 +206,9 @@ class Desk:
         self.sync_notes_and_log(entry)
         return entry
 
-    def note_text(self, entry: Entry) -> str | None:
-        """Return the text in the letter's note; None without a note, or if it cannot be read."""
-        return self.display.text(entry)
-
     def note_difference(self, entry: Entry) -> str:
         """Return the difference between the frozen letter and the text in its note; empty if they are the same."""
-        text = self.note_text(entry)
-        frozen = normalize_text(entry.letter.text)
+        text, frozen = self.display.text(entry), normalize_text(entry.letter.text)
         return "" if text is None or text == frozen else difference(frozen, text)
 
     # Verdicts
@@ -242,10 +216,7 @@ class Desk:
     def approve(
         self, id: str, *, by: str, digest: str, proof: Proof = None, via: Channel = Channel.TERMINAL
     ) -> Entry:
-        """Approve a letter. `digest` is that of the letter as the person saw it; trust level desk needs `proof`.
-
-        Raises `Conflict` if the letter has changed since, or if its note was edited.
-        """
+        """Approve the letter with the `digest` that the person saw; `Conflict` if it or its note has changed since."""
         self.trust.prove(proof)
         entry = self.ledger.letters.get(id)
         self.refuse_edited_note(entry)
@@ -269,9 +240,8 @@ class Desk:
         self.trust.prove(proof)
         if not from_note:
             self.refuse_edited_note(self.ledger.letters.get(id))
-        entry = self.verdicts.edit(
-            id, replace(letter, text=normalize_text(letter.text)), was=was, by=by
-        )
+        letter = replace(letter, text=normalize_text(letter.text))
+        entry = self.verdicts.edit(id, letter, was=was, by=by)
         self.sync_notes_and_log(entry, retext=True)
         return entry
 
@@ -303,7 +273,6 @@ class Desk:
     # Browser sessions
 
     def issue_ticket(self, ticket: str, person: str) -> None:
-        """Record a ticket with which one browser can sign in to the page, once, as this person."""
         with self.ledger.write() as tx:
             tx.sessions.issue_ticket(ticket, person)
 
@@ -324,7 +293,6 @@ class Desk:
         return self.dispatcher.due_in(state) if isinstance(state, life.Approved) else None
 
     def dispatch(self, id: str) -> Entry:
-        """Send one letter if it is approved and due; return it as it is afterwards."""
         return self.synced(self.dispatcher.dispatch(id))
 
     def send_approved(self) -> list[Entry]:

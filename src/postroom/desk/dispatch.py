@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from postroom.core import life, policy
-from postroom.core.audit import Action, redact_addresses
+from postroom.core.audit import Value
 from postroom.core.errors import (
     AuthRequired,
     Conflict,
@@ -35,6 +35,7 @@ from postroom.core.records import Entry
 from postroom.core.stamp import DAY, Stamp, elapsed
 from postroom.core.values import dataclass
 from postroom.desk.proofs import Proofs
+from postroom.desk.recorder import Call, add_line
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Ledger, Transaction
@@ -46,14 +47,8 @@ IMMEDIATE_TRIES = 3  # tries without a pause between them, while each proves tha
 _TEMPORARY = (Unavailable, Limited, AuthRequired)  # nothing was sent, and a later try may succeed
 
 
-def _no_crash(_name: str) -> None:
-    """Do nothing; crash tests stop the process here."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
-    """Sends each approved letter once."""
-
     ledger: Ledger
     rules: Rules
     clock: Callable[[], Stamp]
@@ -63,7 +58,7 @@ class Dispatcher:
     refresh_note: Callable[[Entry], Entry]  # carries out what a person did to the letter's note
     flush_log: Callable[[], None]  # writes the ledger's new lines to the log file
     write_pre_send_record: Callable[[Entry], None]  # does nothing for a letter without one
-    crash_point: Callable[[str], None] = _no_crash
+    crash_point: Callable[[str], None]  # does nothing; crash tests stop the process here
 
     def dispatch(self, id: str) -> Entry:
         """Send a letter if it is approved and due; ask the provider about it if its dispatcher died or it is unknown.
@@ -144,7 +139,6 @@ class Dispatcher:
         return Proofs(self.ledger, self.mailboxes, self.crash_point)
 
     def due_in(self, state: life.Approved) -> float:
-        """Return the seconds until an approved letter may be claimed."""
         return max(0.0, state.wait - elapsed(state.since, self.clock()))
 
     def _due(self, state: life.Approved) -> bool:
@@ -403,26 +397,14 @@ class Dispatcher:
             return tx.letters.swap(now, state)
 
     def _line(self, tx: Transaction, entry: Entry, action: str, error: str = "") -> None:
-        state = entry.state
-        verdict = getattr(state, "verdict", None)
-        parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
+        verdict = getattr(entry.state, "verdict", None)
+        about: dict[str, Value] = {}
         if verdict is not None:
-            parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
+            about |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
         if action == "claim_letter":  # a restored ledger takes these from the log, for its budget
-            parameters |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
-        tx.actions.append(
-            Action(
-                actor="dispatcher",
-                action_type=action,
-                target=redact_addresses([address.spec for address in entry.letter.envelope]),
-                result="error" if error else "success",
-                letter=entry.id,
-                state=entry.kind,
-                agent=entry.agent,
-                parameters=parameters,
-                error=error,
-            )
-        )
+            about |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
+        call = Call(action, entry.agent, "dispatcher")
+        add_line(tx, call, entry, "error" if error else "success", error, about)
 
 
 def _held(why: PostroomError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -61,22 +62,10 @@ class ExposureLog:
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def saw_messages(self, account: str, *messages: Message) -> None:
-        """Record what whole mails show, before an agent reads them."""
         self.record([_whole(account, message) for message in messages])
 
     def saw_list(self, account: str, summaries: Sequence[Summary]) -> None:
-        """Record what the lines of a list of mails show, before an agent reads them."""
-        self.record(
-            [
-                Shown(
-                    _mail(account, one, one.sender, one.subject),
-                    "line",
-                    [("from", _key(one.sender)), *(("to", _key(party)) for party in one.to)],
-                    [("name", one.sender.name), ("subject", one.subject), ("body", one.snippet)],
-                )
-                for one in summaries
-            ]
-        )
+        self.record(_line(account, summary) for summary in summaries)
 
     def saw_file(self, account: str, message: Message, part: str, file: Enclosure) -> None:
         """Record what an attachment shows, before it is saved where an agent can read it."""
@@ -86,10 +75,10 @@ class ExposureLog:
             words = content.decode()
         except UnicodeDecodeError:  # a binary file: its printable strings
             words = "\n".join(run.decode("ascii") for run in _PRINTABLE_RUNS.findall(content))
-        texts = [("file", f"{file.name}\n{file.name.rpartition('.')[0]}"), ("file", words)]
-        texts += [("file", text) for text in _decoded(content)]
+        texts = [f"{file.name}\n{file.name.rpartition('.')[0]}", words, *_decoded(content)]
         whole = _whole(account, message)
-        self.record([whole, Shown(whole.mail, f"part {part}", (), texts)], synced=True)
+        shown = Shown(whole.mail, f"part {part}", (), [("file", text) for text in texts])
+        self.record([whole, shown], synced=True)
 
     def record(self, mails: Iterable[Shown], *, synced: bool = False) -> None:
         """Record what mails show, without those that were recorded in the same way within the hour."""
@@ -109,13 +98,11 @@ class ExposureLog:
         self._recent.update(dict.fromkeys(new, now))
 
     def _is_recent(self, one: Shown, now: float) -> bool:
-        account, id = one.mail[:2]
-        ways = (one.how, "whole") if one.how == "line" else (one.how,)
-        times = (self._recent.get((account, id, how), -REPEAT_SECONDS) for how in ways)
+        ways = ("line", "whole") if one.how == "line" else (one.how,)
+        times = (self._recent.get((*one.mail[:2], how), -REPEAT_SECONDS) for how in ways)
         return any(0 <= now - time < REPEAT_SECONDS for time in times)
 
     def own(self, account: str) -> frozenset[str]:
-        """Return the keys of the account's own addresses."""
         return frozenset(address.key for address in self.mailboxes(account).own_addresses())
 
     def answered(self, letter: Letter) -> str:
@@ -146,10 +133,8 @@ class ExposureLog:
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
         thread, answered, automatic = _conversation_facts(box, letter)
-        written_to = frozenset(
-            address.key for address in letter.envelope if _written_to(box, address)
-        )
-        new = [address for address in letter.envelope if address.key not in written_to]
+        written_to = frozenset(one.key for one in letter.envelope if _written_to(box, one))
+        new = [one for one in letter.envelope if one.key not in written_to]
         return LetterFacts(
             own=box.own_addresses(),
             written_to=written_to,
@@ -191,18 +176,16 @@ def _whole(account: str, message: Message) -> Shown:
     names = "\n".join(party.name for _, party in people if party)
     # With and without the file type: in box@example.org.pdf, the address is what comes before `.pdf`.
     files = [text for a in mail.attachments for text in (a.name, a.name.rpartition(".")[0])]
-    return Shown(
-        _mail(account, message, mail.sender, mail.subject),
-        "whole",
-        [(part, _key(party)) for part, party in people],
-        [
-            ("name", names),
-            ("file", "\n".join(files)),
-            ("subject", mail.subject),
-            ("body", mail.text),
-        ],
-        mail.html,
-    )
+    texts = [("name", names), ("file", "\n".join(files)), ("subject", mail.subject), ("body", mail.text)]  # fmt: skip
+    shown = _mail(account, message, mail.sender, mail.subject)
+    return Shown(shown, "whole", [(part, _key(one)) for part, one in people], texts, mail.html)
+
+
+def _line(account: str, summary: Summary) -> Shown:
+    sender, subject = summary.sender, summary.subject
+    people = [("from", _key(sender)), *(("to", _key(party)) for party in summary.to)]
+    texts = [("name", sender.name), ("subject", subject), ("body", summary.snippet)]
+    return Shown(_mail(account, summary, sender, subject), "line", people, texts)
 
 
 def _decoded(content: bytes) -> Iterator[str]:
@@ -221,20 +204,19 @@ def _decoded(content: bytes) -> Iterator[str]:
 def _tokens(shown: Shown) -> dict[str, set[str]]:
     from postroom.review.tokens import tokens
 
-    found: dict[str, set[str]] = {}
+    found = defaultdict[str, set[str]](set)
     for part, key in shown.people:
-        found.setdefault(part, set()).add(key)
+        found[part].add(key)
     # Each text has its own limit, so that one full of addresses does not push out those of another.
     for part, text in shown.texts:
         if _TOKEN_SIGNS.search(text):
-            found.setdefault(part, set()).update(tokens(text, most=MAX_TOKENS))
+            found[part].update(tokens(text, most=MAX_TOKENS))
     if shown.html:
-        found["html"] = set(tokens("", shown.html, most=MAX_TOKENS)) - found.get("body", set())
-    return {part: tokens_of_part - {""} for part, tokens_of_part in found.items()}
+        found["html"] = set(tokens("", shown.html, most=MAX_TOKENS)) - found["body"]
+    return {part: shown_there - {""} for part, shown_there in found.items()}
 
 
 def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
-    """Yield the mails sent after the mail with the id `last`, newest first."""
     cursor = ""
     for _ in range(MAX_PAGES):
         # The first page is small: usually only one letter was sent since.
@@ -250,8 +232,8 @@ def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
 
 def _wrote(box: Mailbox, address: Address) -> float:
     """Return the date of the newest mail from this address that is not in Sent; 0 without one."""
-    page = box.search(f'from:"{address.spec}" -in:sent', limit=1)
-    return next((one.date for one in page.items if _key(one.sender) == address.key), 0)
+    hits = box.search(f'from:"{address.spec}" -in:sent', limit=1).items
+    return next((one.date for one in hits if _key(one.sender) == address.key), 0)
 
 
 def _written_to(box: Mailbox, address: Address) -> bool:
@@ -277,15 +259,10 @@ def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
 def _conversation_facts(
     box: Mailbox, letter: Letter
 ) -> tuple[frozenset[str] | None, frozenset[str], bool]:
-    """Return three facts about the conversation that a letter replies in.
-
-    The addresses of all its people (None if the letter is no reply), those in the parent mail, and whether the parent
-    mail is automatic or from a list.
-    """
-    try:
+    """Return the people of a reply's conversation (None for no reply), of its parent, and whether that is automatic."""
+    mails: list[Mail] | None = []
+    with suppress(NotFound):
         mails = _parent_thread(box, letter)
-    except NotFound:
-        mails = []
     if mails is None:
         return None, frozenset(), False
     answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]

@@ -17,7 +17,7 @@ from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
 from postroom.core.values import dataclass
-from postroom.store.ledger import Ledger, Transaction
+from postroom.store.ledger import Change, Ledger
 from postroom.store.sql.desk import LogBacklog
 from postroom.vault.vault import Vault
 
@@ -48,8 +48,6 @@ class AuditLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class ActionLog:
-    """The log files of one vault, as one desk sees them."""
-
     files: Vault
     ledger: Ledger
     desk: str
@@ -58,31 +56,23 @@ class ActionLog:
 
     def write_new_lines(self) -> None:
         """Append the ledger's lines that the files lack, and record the position. The caller holds the desk's lock."""
-        if record := self.append_new_lines():
-            with self.ledger.write(synced=False) as tx:
-                record(tx)
+        self.ledger.apply(self.append_new_lines())
 
-    def append_new_lines(self) -> Callable[[Transaction], None] | None:
+    def append_new_lines(self) -> Change | None:
         """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
         mark, _, waiting = self.ledger.actions.backlog()
         if not waiting:
             return None
-        today = _day(waiting[-1][1])
+        today, newest = _day(waiting[-1][1]), mark.name
         sound = today <= mark.name and self._is_unchanged(mark)
-        if sound:
-            newest = mark.name
-        else:
-            written = self._last_written(mark.seq, dict(waiting))
-            waiting = [(seq, line) for seq, line in waiting if seq > written]
+        if not sound:
+            mark = mark._replace(seq=self._last_written(mark.seq, dict(waiting)))
+            waiting = [(seq, line) for seq, line in waiting if seq > mark.seq]
             # A file with a later date than today counts if this desk wrote to it before the clock was set back.
-            names = reversed(self._names())
-            newest = next(
-                (name for name in names if name <= today or self._has_own_lines(name)), ""
-            )
-            mark = mark._replace(seq=written)
+            names = (name for name in reversed(self._names()) if name <= today or self._has_own_lines(name))  # fmt: skip
+            newest = next(names, "")
         if waiting:
-            # A power cut must not leave a line in the file that the ledger has lost: that would
-            # look like a restored backup.
+            # A power cut must not leave a line in the file that the ledger has lost: it looks like a restored backup.
             self.ledger.sync(waiting[-1][0])
         for name, last, data in _batches(waiting, newest):
             torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
@@ -94,9 +84,8 @@ class ActionLog:
         return lambda tx: tx.actions.save_position(mark)
 
     def write_pre_send_record(self, entry: AuditLogEntry) -> None:
-        """Write a pre-send record to its own file, outside of the audit chain."""
-        line = json.dumps(asdict(entry), ensure_ascii=False).encode()
-        self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
+        line = f"{json.dumps(asdict(entry), ensure_ascii=False)}\n"
+        self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line.encode())
 
     def lines_ahead(self, backlog: LogBacklog | None = None) -> list[ParsedLine]:
         """Return this desk's lines that are newer than the ledger's last: there are some only after a restored backup."""
@@ -104,17 +93,14 @@ class ActionLog:
         if mark.seq <= head and self._is_unchanged(mark):
             return []
         # Read the files before the ledger's head: another process writes a line to the ledger first.
-        tops = (
-            next(self._own_lines(sorted(b, key=_number, reverse=True)), None)
-            for b in self._blocks()
-        )
-        last = next((top.seq for top in tops if top), 0)
+        blocks = (sorted(block, key=_number, reverse=True) for block in self._blocks())
+        last = next((found.seq for block in blocks for found in self._own_lines(block)), 0)
         head = self.ledger.actions.head()
         if last <= head:
             return []
         past: dict[int, ParsedLine] = {}
         for name in reversed(self._names()):
-            own = [found for found in self._parsed(name) if self._is_own(found)]
+            own = list(filter(self._is_own, self._parsed(name)))
             # Of several lines with the same number the first counts: the others were added later.
             past.update((found.seq, found) for found in reversed(own) if found.seq > head)
             if own and own[0].seq <= head:
@@ -160,9 +146,7 @@ class ActionLog:
                 at = found.timestamp
                 if at[: len(since)] < since or (until and at[: len(until)] > until):
                     continue
-                if all(
-                    not value or found.record.get(key) == value for key, value in wanted.items()
-                ):
+                if all(value in ("", found.record.get(key)) for key, value in wanted.items()):
                     yield found.record
 
     def _is_unchanged(self, mark: LogPosition) -> bool:
@@ -172,28 +156,26 @@ class ActionLog:
         file = self.files.stat(f"{FOLDER}/{mark.name}")
         return file is not None and file.size == mark.size
 
-    def _last_written(self, projected: int, waiting: dict[int, str]) -> int:
+    def _last_written(self, recorded: int, waiting: dict[int, str]) -> int:
         """Return the number of the last line in the files, which after a crash is beyond what the ledger recorded."""
-        for block in self._blocks():
-            for found in self._own_lines(reversed(block)):
-                # A line with the number of a waiting one counts only if it is that very line.
-                if found.seq <= projected or waiting.get(found.seq) == found.line:
-                    return max(projected, found.seq)
-        return projected
+        for found in (one for block in self._blocks() for one in self._own_lines(reversed(block))):
+            # A line with the number of a waiting one counts only if it is that very line.
+            if found.seq <= recorded or waiting.get(found.seq) == found.line:
+                return max(recorded, found.seq)
+        return recorded
 
     def _blocks(self) -> Iterator[list[bytes]]:
         """Yield the last lines of each file, newest file first; of each file a few, then more in larger blocks."""
         for name in reversed(self._names()):
             for size in (TAIL, *LONGER_TAILS):
                 data = self._tail(name, size)
-                whole = len(data) < size
-                yield data.split(b"\n")[0 if whole else 1 :]
-                if whole:
+                if len(data) < size:  # the whole file
+                    yield data.split(b"\n")
                     break
+                yield data.split(b"\n")[1:]
 
     def _own_lines(self, lines: Iterable[bytes]) -> Iterator[ParsedLine]:
-        found = (audit.read(_text(line)) for line in lines)
-        return (each for each in found if each and self._is_own(each))
+        return filter(self._is_own, filter(None, (audit.read(_text(line)) for line in lines)))
 
     def _has_own_lines(self, name: str) -> bool:
         return any(self._own_lines(reversed(self._tail(name, LONGER_TAILS[0]).split(b"\n"))))
@@ -225,7 +207,6 @@ class ActionLog:
 
 
 def _number(line: bytes) -> int:
-    """Return the number in a line without parsing the line; 0 without one."""
     found = _SEQ.match(line, line.rfind(b'"seq":'))
     return int(found[1]) if found else 0
 

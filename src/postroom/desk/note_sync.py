@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, NoteLocation, NoteStatus
 from postroom.core.values import dataclass
-from postroom.store.ledger import Ledger, Transaction
+from postroom.store.ledger import Change, Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
@@ -33,18 +33,11 @@ class SeenNote(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of the file."""
         return self.path.rpartition("/")[0]
 
     @property
     def raw(self) -> bytes:
-        """The content, if it was read and parsed."""
         return self.note.raw if self.note else b""
-
-
-Record = Callable[
-    [Transaction], None
-]  # a function that records a note's new location in a transaction
 
 
 class NoteSource(Protocol):
@@ -70,16 +63,7 @@ class NoteSource(Protocol):
 
 def seen_at(path: str, data: bytes, file: File, location: NoteLocation = NOWHERE) -> NoteLocation:
     """Return the location of a note as it is in this file; what the note shows is taken over from `location`."""
-    digest = hashlib.sha256(data).hexdigest()
-    return NoteLocation(path, digest, *location[2:5], *file[1:])
-
-
-def _record(source: NoteSource, written: tuple[str, bytes, File], tx: Transaction) -> None:
-    source.record(tx, *written, current=True)
-
-
-def never(_path: str, _file: File) -> bool:
-    return False
+    return NoteLocation(path, hashlib.sha256(data).hexdigest(), *location[2:5], *file[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +74,7 @@ class NoteSync:
     ledger: Ledger
 
     def sync(self, source: NoteSource, *, strict: bool = False) -> None:
-        """Write a note as `write` does, and record its location."""
-        self.record(self.write(source, strict=strict))
-
-    def record(self, record: Record | None) -> None:
-        """Call `record`, as `write` returned it, in a transaction; do nothing for None."""
-        if record:
-            with self.ledger.write(synced=False) as tx:
-                record(tx)
+        self.ledger.apply(self.write(source, strict=strict))
 
     def write(
         self,
@@ -107,7 +84,7 @@ class NoteSync:
         strict: bool = False,
         status: NoteStatus | None = None,
         old: tuple[bytes, File] | None = None,
-    ) -> Record | None:
+    ) -> Change | None:
         """Write a note in its folder; return a function that records the location, or None if nothing was written.
 
         A note that is missing is written again only with `restore`: somebody may have moved it. A note that cannot be
@@ -130,7 +107,10 @@ class NoteSync:
             written = updated or self._create(source, status)
         except (Conflict, NotFound):
             return None
-        return partial(_record, source, written) if written else None
+        if written is None:
+            return None
+        path, data, file = written
+        return partial(source.record, path=path, data=data, file=file, current=True)
 
     def _update(
         self, source: NoteSource, status: NoteStatus, raw: bytes, file: File
@@ -160,34 +140,27 @@ class NoteSync:
         with self.ledger.write(synced=False) as tx:
             tx.notes.plan_write(key, path, hashlib.sha256(data).hexdigest(), status)
 
-    def as_known(self, status: NoteStatus) -> tuple[bytes, File] | None:
-        """Return a note's content if it is unchanged since it was last written or seen; None otherwise."""
+    def read_if(self, path: str, hash: str) -> tuple[bytes, File] | None:
+        """Return content and file of the note at this path; None unless the content has this hash."""
         with suppress(PostroomError):
-            raw, file = self.vault.read(status.location.path)
-            if hashlib.sha256(raw).hexdigest() == status.location.hash:
+            raw, file = self.vault.read(path)
+            if hashlib.sha256(raw).hexdigest() == hash:
                 return raw, file
-        return None
-
-    def unfinished_write(self, status: NoteStatus) -> tuple[str, bytes, File] | None:
-        """Return path, content and file of a write that was done but not recorded; None without one."""
-        with suppress(PostroomError):
-            raw, file = self.vault.read(status.planned_path)
-            if hashlib.sha256(raw).hexdigest() == status.planned_hash:
-                return status.planned_path, raw, file
         return None
 
     def finish_write(self, source: NoteSource, status: NoteStatus | None = None) -> bool:
         """Finish an interrupted write: remove the old file, record the new one. Return whether there was one."""
         status = status or self.ledger.notes.status(source.key)
-        written, location = self.unfinished_write(status), status.location
+        location, path, hash = status
+        written = self.read_if(path, hash)
         if written is None:
             return False
-        with suppress(PostroomError):  # the old file is missing, or a person has changed it
-            raw, file = self.vault.read(location.path)
-            if location.path != written[0] and hashlib.sha256(raw).hexdigest() == location.hash:
-                self.vault.remove(location.path, file)
+        old = self.read_if(location.path, location.hash)
+        if old and location.path != path:  # a note that is missing, or that a person changed, stays
+            with suppress(PostroomError):
+                self.vault.remove(location.path, old[1])
         with self.ledger.write(synced=False) as tx:
-            source.record(tx, *written, current=False)
+            source.record(tx, path, *written, current=False)
         return True
 
     def free_path(self, folder: str, name: str) -> str:
@@ -200,7 +173,6 @@ class NoteSync:
         return path
 
     def move_file(self, path: str, file: File, folder: str) -> str:
-        """Move a file to another folder, unchanged; return its new path."""
         target = self.free_path(folder, path.rpartition("/")[2])
         self.vault.move(path, target, file)
         return target
@@ -215,7 +187,6 @@ class NoteSync:
     # Reading
 
     def open(self, path: str, file: File, key: str = "") -> SeenNote:
-        """Return a note with its content, or with the problem if it cannot be parsed; raise if it is missing."""
         try:
             raw, file = self.vault.read(path)
             return SeenNote(path, file, key, Note.parse(raw))
@@ -227,7 +198,7 @@ class NoteSync:
         folder: str,
         *,
         settled_before: float = float("inf"),
-        ignore: Callable[[str, File], bool] = never,
+        ignore: Callable[[str, File], bool] | None = None,
         unknown: re.Pattern[bytes] | None = None,
         known: Mapping[str, tuple[str, NoteLocation]] | None = None,
     ) -> Iterator[SeenNote]:
@@ -244,7 +215,7 @@ class NoteSync:
             if location and file[1:] == location[-3:] and file.mtime_ns < settled_before:
                 yield SeenNote(path, file, key)
                 continue
-            if not location and ignore(path, file):
+            if not location and ignore and ignore(path, file):
                 continue
             note, same = None, None
             try:

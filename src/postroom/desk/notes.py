@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import field
 from typing import Final
 
@@ -40,16 +41,10 @@ MARKS: Final = dict.fromkeys(
     "x" * 1_000,
 ) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FIELD)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
-SECTIONS: Final = (
-    "What to do",
-    "Outcome",
-    "Notice",
-    "Envelope",
-    "Letter",
-    "Difference",
-    "Risk assessment",
-    "Rollback plan",
-)
+# fmt: off
+SECTIONS: Final = ("What to do", "Outcome", "Notice", "Envelope", "Letter", "Difference", "Risk assessment",
+                   "Rollback plan")
+# fmt: on
 
 
 def text_of(entry: Entry, note: Note) -> str | None:
@@ -61,22 +56,19 @@ def text_of(entry: Entry, note: Note) -> str | None:
 
 
 def difference(before: str, after: str) -> str:
-    """Return what an edit changed, line by line."""
     old, new = before.splitlines(), after.splitlines()
-    if (
-        len(old) + len(new) > MAX_COMPARED
-    ):  # the time of a comparison grows with the square of the lines
+    # The time of a comparison grows with the square of the lines.
+    if len(old) + len(new) > MAX_COMPARED:
         return f"{len(old)} lines became {len(new)}; they are too many to compare."
-    import difflib  # imported here: only edited letters need it
+    from difflib import unified_diff  # imported here: only edited letters need it
 
-    lines = difflib.unified_diff(old, new, "as it was", "as it is", lineterm="", n=2)
-    return "\n".join(lines)
+    return "\n".join(unified_diff(old, new, "as it was", "as it is", lineterm="", n=2))
 
 
 def form(letter: Letter) -> str:
     """Return the parts of a letter that a person may change, as a text: recipients, subject, text."""
-    people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
-    head = "".join(f"{name}: {', '.join(map(str, who))}\n" for name, who in people.items())
+    people = (("To", letter.to), ("Cc", letter.cc), ("Bcc", letter.bcc))
+    head = "".join(f"{name}: {', '.join(map(str, addresses))}\n" for name, addresses in people)
     return f"{head}Subject: {letter.subject}\n\n{letter.text}"
 
 
@@ -105,8 +97,8 @@ class LetterSource:
         entry, letter = self.entry, self.entry.letter
         if isinstance(entry.state, life.Rehearsal) or is_sent_within_call(entry.state):
             return None
-        about = " ".join(re.findall(r"\w+", letter.subject))[:40].strip()
-        name = f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
+        about = " ".join(re.findall(r"\w+", letter.subject))[:40]
+        name = f"{entry.created.iso[:10]} {entry.id} {about}".strip() + ".md"
         fields = {key: value for key, value in self.fields().items() if value is not None}
         if entry.form != "draft":
             parts = [f"\n## {title}\n{text}" for title, text in self._sections()]
@@ -120,16 +112,14 @@ class LetterSource:
 
     def update(self, raw: bytes, location: NoteLocation) -> bytes | None:
         """Return the content brought up to date; None if the file is another letter's note."""
+        written, update = json.loads(location.pages), self._update_sections
+        if self.entry.form == "draft":
+            update = self._update_draft
+        elif "" in written:
+            update = self._rewrite_draft
         try:
             note = Note.parse(raw)
-            if note.text("letter") not in (self.entry.id, ""):
-                return None
-            written = json.loads(location.pages)
-            if self.entry.form == "draft":
-                return self._update_draft(note, written).raw
-            if "" in written:
-                return self._rewrite_draft(note, written).raw
-            return self._update_sections(note, written).raw
+            return update(note, written).raw if note.text("letter") in (self.entry.id, "") else None
         except Corrupt:
             return raw  # a note that cannot be parsed is moved to its folder unchanged
 
@@ -195,23 +185,14 @@ class LetterSource:
     # The fields and sections of a note
 
     def wrong_fields(self, note: Note) -> tuple[str, ...]:
-        """Return the names of the fields in a note that differ from its letter."""
         fields = self.fields(note)
         ignored = ("trust", "mode")  # these show the settings, not the letter
         is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}
         return tuple(key for key in fields if is_wrong[key] and key not in ignored)
 
     def fields(self, note: Note | None = None) -> dict[str, str | None]:
-        """Return the frontmatter of the letter's note; None for a key that is to be removed.
-
-        With the `note` of a person's draft, also its recipients and subject if they differ from the letter's.
-        """
-        entry, letter, state, rules = (
-            self.entry,
-            self.entry.letter,
-            self.entry.state,
-            self.rules,
-        )
+        """Return the note's frontmatter, None for what is removed; for a person's draft also what differs in `note`."""
+        entry, letter, state = self.entry, self.entry.letter, self.entry.state
         verdict = getattr(state, "verdict", None)
         since = state.since if isinstance(state, life.Pending) else None
         held = state if isinstance(state, life.Approved) and state.held else None
@@ -224,7 +205,7 @@ class LetterSource:
             "letter_version": str(entry.version),
             "desk": self.desk,
             "agent": entry.agent,
-            "expires": _later(since, rules.expiry_seconds) if since else None,
+            "expires": _later(since, self.rules.expiry_seconds) if since else None,
             "risk": LEVELS[entry.card.level],
             "held": held.held[:MAX_FIELD] if held else None,
             "next_try": _later(held.since, held.wait) if held else None,
@@ -237,9 +218,8 @@ class LetterSource:
             texts = [line.text for line in (*warnings, *facts)]
             texts.insert(len(warnings), "Facts:" if facts else "")
             common["risk_assessment"] = " ".join(texts).strip()[:MAX_FIELD] or None
-            common |= {"trust": rules.trust, "mode": rules.mode}
-            wrong = _fields_to_restore(letter, note) if note else {}
-            return {key: inert(text) if text else text for key, text in common.items()} | wrong
+            common |= {"trust": self.rules.trust, "mode": self.rules.mode}
+            return _inert(common) | (_fields_to_restore(letter, note) if note else {})
         reply = bool(letter.in_reply_to)
         fields: dict[str, str | None] = {
             "type": "email_reply" if reply else "email_send",
@@ -249,9 +229,8 @@ class LetterSource:
             "to": ", ".join(address.spec for address in letter.to)[:MAX_FIELD],
             "subject": letter.subject,
             "created": entry.created.iso,
-            **common,
         }
-        return {key: inert(text) if text else text for key, text in fields.items()}
+        return _inert(fields | common)
 
     def _sections(self) -> list[tuple[str, str]]:
         entry, letter = self.entry, self.entry.letter
@@ -296,24 +275,22 @@ class LetterSource:
                 )
             case state:
                 text = quote(life.describe(state))
-        verdict_is = "moving this note" if is_folder_level else "a passphrase"
+        means = "moving this note" if is_folder_level else "a passphrase"
         risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
-        level = (
-            f"Trust level: {rules.trust} ({verdict_is} is the verdict). Mode: {quote(rules.mode)}."
-        )
-        return f"{risk}{text}\n\n{level}\n"
+        mode = f"Mode: {quote(rules.mode)}."
+        return f"{risk}{text}\n\nTrust level: {rules.trust} ({means} is the verdict). {mode}\n"
 
     def _rollback_plan(self) -> str:
         final = (
-            "A mail that was sent cannot be called back; write to the same people to correct it."
+            "A mail that was sent cannot be called back; write to the same people to correct it.\n"
         )
         if isinstance(self.entry.state, life.Sent):
-            return f"{final}\n"
+            return final
         if self.entry.kind in life.OPEN:
             window = self.rules.undo_seconds
             waits = duration(window) if window else "no time"
             return (
-                f"After approval it waits {waits}: `postroom undo {self.key}` recalls it. {final}\n"
+                f"After approval it waits {waits}: `postroom undo {self.key}` recalls it. {final}"
             )
         return (
             "Nothing was sent, so there is nothing to roll back. If you want it after all, move this"
@@ -322,22 +299,20 @@ class LetterSource:
 
 
 def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
-    """Return the location of a draft that has just become a letter, whose text is the draft's whole body.
-
-    It is recorded before the draft gets Postroom's fields: after a crash between the two, the next reconcile goes on.
-    """
+    """Return the location of a draft that has just become a letter, recorded before the draft gets Postroom's fields."""
     pages = json.dumps({"": _hash(entry.letter.text)})
     return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
 def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
-    """Return the changes to the fields of an agent's note, without `but`, that make them harmless.
-
-    Markup is escaped, and fields with the names of Postroom's own are removed.
-    """
+    """Return changes that make an agent's fields, without `but`, harmless: no markup, and no names of Postroom's own."""
     texts = {key: note.text(key) for key in note.fields if key not in but}
     wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
     return {key: text for key, text in wanted.items() if text != texts[key]}
+
+
+def _inert(fields: dict[str, str | None]) -> dict[str, str | None]:
+    return {key: inert(text) if text else text for key, text in fields.items()}
 
 
 def is_sent_within_call(state: life.State) -> bool:
@@ -352,12 +327,10 @@ def _fields_to_restore(letter: Letter, note: Note) -> dict[str, str | None]:
     """Return the letter's value for each of recipients and subject that differs in a person's draft."""
     wrong: dict[str, str | None] = {}
     for key, people in (("to", letter.to), ("cc", letter.cc), ("bcc", letter.bcc)):
-        try:
-            is_same = Address.parse_list(note.text(key)) == people
-        except Invalid:
-            is_same = False
-        if not is_same:
-            wrong[key] = ", ".join(map(str, people)) or None
+        with suppress(Invalid):
+            if Address.parse_list(note.text(key)) == people:
+                continue
+        wrong[key] = ", ".join(map(str, people)) or None
     if note.text("subject") != letter.subject:
         wrong["subject"] = letter.subject
     return wrong

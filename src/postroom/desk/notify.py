@@ -26,8 +26,6 @@ _APPLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
-    """Runs in the background; a failed notification is no error of the call."""
-
     desktop: bool
     command: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -7,7 +7,7 @@ role is a kernel lock, which is released even if the process is killed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from postroom.core.errors import Conflict, Denied, Unavailable
 from postroom.core.records import DeskSettings
 from postroom.core.values import dataclass
 from postroom.store.desk import desk_id, read_mark, write_mark
-from postroom.store.files import is_locked, locked
+from postroom.store.files import is_locked, try_lock
 from postroom.store.ledger import Ledger
 
-_PATIENCE = 0.5  # seconds to wait for a role's lock, which a test of the role holds for a moment
+_ORCHESTRATOR, _PAGE = "orchestrator.lock", "page.lock"
+_PATIENCE = 0.5  # seconds to wait for a role's lock, which `is_locked` holds for a moment
 _ADOPT = "Run `postroom adopt` to send from here; the other machine then only reads."
 
 
@@ -71,17 +72,16 @@ def check(vault: Path, ledger: Ledger, settings: DeskSettings) -> None:
 
 def check_room(ledger: Ledger, room: str, *, moved: bool) -> None:
     """Raise `Denied` if `vault.room` has changed, unless the person has `moved` the folders; record a new one."""
-    known = ledger.settings.room
-    if known in ("", f"/{room}") or moved:
-        if known != f"/{room}":
-            with ledger.write() as tx:
-                tx.save_settings(replace(tx.settings, room=f"/{room}"))
-        return
-    raise Denied(
-        f"Postroom's folders are in {known[1:] or 'the root'} of the vault, and vault.room now says"
-        f" {room or 'the root'}",
-        remedy="Set vault.room back; or move the folders there, then run `postroom init`.",
-    )
+    known, new = ledger.settings.room, f"/{room}"
+    if known not in ("", new) and not moved:
+        raise Denied(
+            f"Postroom's folders are in {known[1:] or 'the root'} of the vault, and vault.room now"
+            f" says {room or 'the root'}",
+            remedy="Set vault.room back; or move the folders there, then run `postroom init`.",
+        )
+    if known != new:
+        with ledger.write() as tx:
+            tx.save_settings(replace(tx.settings, room=new))
 
 
 def _lost(vault: Path) -> Denied:
@@ -102,11 +102,9 @@ def rebind(
     vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]
 ) -> None:
     """Make this ledger the one that sends from the vault."""
-    id = draw()
+    id, inode = draw(), _inode(ledger)
     with ledger.write() as tx:
-        bound = replace(
-            tx.settings, desk_id=desk, machine=machine, state_inode=_inode(ledger), ledger_id=id
-        )
+        bound = replace(tx.settings, desk_id=desk, machine=machine, state_inode=inode, ledger_id=id)
         tx.save_settings(bound)
     write_mark(vault, id)
 
@@ -124,20 +122,9 @@ class SingletonLocks:
     state: Path
 
     @contextmanager
-    def _hold(self, role: str) -> Iterator[bool]:
-        """Hold a role during the block, if no other process has it; yield whether it is held."""
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self.state / role, patience=_PATIENCE))
-            except Unavailable:
-                yield False
-            else:
-                yield True
-
-    @contextmanager
     def hold_orchestrator(self) -> Iterator[None]:
         """Be the orchestrator of this desk during the block; raise `Conflict` if another process is."""
-        with self._hold("orchestrator.lock") as is_held:
+        with try_lock(self.state / _ORCHESTRATOR, patience=_PATIENCE) as is_held:
             if not is_held:
                 raise Conflict(
                     "Another orchestrator works at this desk already",
@@ -147,11 +134,11 @@ class SingletonLocks:
             yield
 
     def has_orchestrator(self) -> bool:
-        return is_locked(self.state / "orchestrator.lock")
+        return is_locked(self.state / _ORCHESTRATOR)
 
     def hold_page(self) -> AbstractContextManager[bool]:
         """Be the process that serves the page, if no other is; the context's value says whether."""
-        return self._hold("page.lock")
+        return try_lock(self.state / _PAGE, patience=_PATIENCE)
 
     def set_page_address(self, address: str) -> None:
         """Record where the page is served."""
@@ -160,4 +147,4 @@ class SingletonLocks:
 
     def page_address(self) -> str:
         """Return the address at which the page is served now; empty if it is not served."""
-        return self.ledger.settings.page_address if is_locked(self.state / "page.lock") else ""
+        return self.ledger.settings.page_address if is_locked(self.state / _PAGE) else ""

@@ -15,6 +15,8 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.records import ToolNote
+from postroom.core.text import OURS, reads_as
 from postroom.core.values import dataclass
 from postroom.vault.folders import APPROVED, DONE, DRAFTS, FAILED, PENDING, PLANS, REJECTED
 
@@ -29,6 +31,7 @@ FOLDERS: Final = {
     "failed": FAILED,
 }
 HOMES: Final = (PENDING, DRAFTS)
+VAULT_AGENT: Final = "vault"  # counts as the agent of drafts whose author is not known
 # The fields of a note that identify the letter which a person approves; a report names the first that is wrong.
 IDENTIFYING: Final = ("letter_version", "digest", "to", "cc", "bcc", "subject")
 REFROZEN: Final = (
@@ -66,11 +69,6 @@ class LetterRecord:
     unfinished_write: str = ""  # the path of a write that was done, but not recorded
     is_slip_gone: bool = False  # whether the slip that approved the letter was taken away
 
-    @property
-    def folder(self) -> str:
-        """The folder in which the note belongs."""
-        return folder(self.state, self.home)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFile:
@@ -80,7 +78,6 @@ class NoteFile:
 
     @property
     def folder(self) -> str:
-        """The folder of the file."""
         return self.path.rpartition("/")[0]
 
 
@@ -124,9 +121,7 @@ class SlipFacts:
 class UnownedNote(NoteFile):
     """A file that names no letter: a draft, a slip, a request, a mail, or something else."""
 
-    by_tool: bool = False  # a tool wrote it, or may have
-    by_inode: bool = False  # only the inode is that of a tool's note
-    agent: str = ""  # the author of a request, or of the letter that a tool's draft becomes
+    by: ToolNote | None = None  # the record of the tool that wrote it, or may have
     missing: tuple[str, ...] = ()  # the parts that a draft needs and it lacks: to, subject, text
     is_proposed: bool = False  # it has `status: pending_approval`
     is_mail: bool = False  # it shows an incoming mail
@@ -138,8 +133,6 @@ class UnownedNote(NoteFile):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the person."""
-
     sentence: str
 
 
@@ -166,9 +159,10 @@ class FileAction:
 
 @dataclass(frozen=True, slots=True)
 class MoveFile(FileAction):
-    """Move a file to another folder, then set fields of its frontmatter."""
+    """Move a file to another folder, report that, and set fields of its frontmatter."""
 
     folder: str
+    report: str
     fields: Mapping[str, str] = field(default_factory=dict)
     spent_slip: str = ""  # the hash, if the file is a slip that was spent
     forget_inode: bool = False  # whether the file counts as a person's from then on
@@ -205,12 +199,9 @@ class ApproveListed(FileAction):
 
 @dataclass(frozen=True, slots=True)
 class PresentRequest(FileAction):
-    """Move a request to Pending_Approval/, with a text that says what approving it does.
+    """Put a request before the person, with a text that says what approving it does; `why` it goes back, if it does."""
 
-    `agent` is None if a person wrote it. `why` is the reason for which it goes back; empty for a new request.
-    """
-
-    agent: str | None
+    agent: str | None  # None if a person wrote it
     doubtful: bool = False
     why: str = ""
 
@@ -221,18 +212,12 @@ Action = Report | Update | FileAction
 # The notes of a letter
 
 
-def is_untouched(
-    state: life.State, location: str, files: Sequence[LetterNote], *, is_current: bool
-) -> bool:
+def is_untouched(state: life.State, location: str, files: Sequence[LetterNote]) -> bool:
     """Whether an open letter has exactly one note, which is unchanged and in its place: then there is nothing to do."""
-    if not is_current or len(files) != 1:
-        return False
     if isinstance(state, life.Approved) and state.verdict.slip:
         return False  # its slip may have been taken away
-    (file,) = files
     right = HOMES if isinstance(state, life.Pending) else (APPROVED,)
-    is_as_seen = not (file.is_changed or file.is_broken)
-    return is_as_seen and file.path == location and file.folder in right
+    return files == [LetterNote(path=location)] and files[0].folder in right
 
 
 def plan_letter(record: LetterRecord, files: Sequence[LetterNote], rules: Rules) -> list[Action]:
@@ -255,9 +240,12 @@ def plan_letter(record: LetterRecord, files: Sequence[LetterNote], rules: Rules)
     return _plan_closed(record, files)
 
 
+def _in(place: str, files: Sequence[LetterNote]) -> list[LetterNote]:
+    return [file for file in files if file.folder == place]
+
+
 def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
     at_home = [file for file in files if file.folder in HOMES]
-    rejected = [file for file in files if file.folder == REJECTED]
     if at_home:
         copies: list[Action] = [
             Report(
@@ -265,7 +253,7 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
                 f" {at_home[0].folder}/, so nothing was decided. Move the note itself."
             )
             for file in files
-            if file.folder not in HOMES
+            if file not in at_home
         ]
         return [*copies, _keep_in_place(record, at_home)]
     if not files:
@@ -274,7 +262,7 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
         # The note is where Postroom last put or saw it, in the folder of the letter's earlier state: a crash came
         # before Postroom moved it back. That is no verdict.
         return [Update(record.id)]
-    if rejected:
+    if rejected := _in(REJECTED, files):
         return [_reject(record, rejected[0])]
     if len({file.text for file in files}) > 1:
         several = "Several notes of it are in Approved/, and they differ."
@@ -284,12 +272,11 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
 
 def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Update:
     """Return the approval for a note moved to Approved/; if it does not show the frozen letter, the move is undone."""
-    wrong = next((name for name in IDENTIFYING if name in file.wrong_fields), "")
     if file.text is None:
         unreadable = "It was moved to Approved/, but the letter's text cannot be found in it."
         return put_back(record.id, file.path, unreadable)
-    if wrong:
-        return put_back(record.id, file.path, FIELD_CHANGED.format(field=wrong, id=record.id))
+    if wrong := [name for name in IDENTIFYING if name in file.wrong_fields]:
+        return put_back(record.id, file.path, FIELD_CHANGED.format(field=wrong[0], id=record.id))
     if file.text != record.text and rules.trust == "folder":
         return put_back(record.id, file.path, REFROZEN, event="edit", text=file.text)
     approved = f"The letter {record.id} was approved: its note was moved to Approved/."
@@ -297,7 +284,6 @@ def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Updat
 
 
 def put_back(letter: str, path: str, notice: str, *, event: str = "", text: str = "") -> Update:
-    """Return the action that undoes a move which did not approve its letter."""
     report = f"The letter {letter} was not approved. {notice}"
     return Update(letter, event, path, report, notice, text=text)
 
@@ -307,14 +293,19 @@ def _reject(record: LetterRecord, file: LetterNote) -> Update:
 
 
 def _restore(record: LetterRecord) -> Update:
-    """Return the action that writes a missing note again, with a report if there was one before."""
-    gone = f"The note of the letter {record.id} was gone: it is back in {record.folder}/."
+    where = folder(record.state, record.home)
+    gone = f"The note of the letter {record.id} was gone: it is back in {where}/."
     return Update(record.id, report=gone if record.location else "", restore=True)
+
+
+def _note_of(record: LetterRecord, files: Sequence[LetterNote]) -> LetterNote:
+    """Return the file at the note's last location, or else the first."""
+    return next((file for file in files if file.path == record.location), files[0])
 
 
 def _keep_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> Update:
     """Return the action for a note in a right folder: record its place, and undo changes of Postroom's fields."""
-    file = next((file for file in files if file.path == record.location), files[0])
+    file = _note_of(record, files)
     if not file.is_changed:
         return Update(record.id)
     undone = (
@@ -326,20 +317,19 @@ def _keep_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> Update:
 
 
 def _plan_approved(record: LetterRecord, files: list[LetterNote]) -> Update:
-    approved = [file for file in files if file.folder == APPROVED]
-    rejected = [file for file in files if file.folder == REJECTED]
+    approved = _in(APPROVED, files)
     if record.is_slip_gone:
         return _recall(record, approved or files, "its slip was taken away")
     if any(file.path == record.location and file not in approved for file in files):
         return Update(record.id)  # a crash came between the verdict and the move of its note
     if approved:
-        file = next((file for file in approved if file.path == record.location), approved[0])
+        file = _note_of(record, approved)
         if file.is_broken or (file.is_changed and file.text != record.text):
             return _recall(record, [file], "its note was edited after the approval")
         return _keep_in_place(record, approved)
     if not files and not record.location:
         return Update(record.id)  # the note was not written yet, or is written with the outcome
-    if rejected:
+    if rejected := _in(REJECTED, files):
         return _reject(record, rejected[0])
     return _recall(record, files, "its note left Approved/")
 
@@ -352,7 +342,7 @@ def _recall(record: LetterRecord, files: Sequence[LetterNote], why: str) -> Upda
 
 def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
     is_sent = isinstance(record.state, life.Sent)
-    moved = [file for file in files if file.folder == APPROVED and file.path != record.location]
+    moved = [file for file in _in(APPROVED, files) if file.path != record.location]
     if moved and not is_sent and not record.is_at_location:
         waits = f"The letter {record.id} waits again: its note was moved to Approved/."
         again = f"{waits} Move it there once more to approve it."
@@ -366,23 +356,23 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
     """Return the actions for a letter that cannot be changed by moving its note: bring the note to its one folder."""
     if not files:
         return [_restore(record)]
-    right = record.folder
-    standing = [file for file in files if file.folder == right]
-    elsewhere = [file for file in files if file.folder != right]
-    is_in_place = record.is_at_location and record.location.startswith(f"{right}/")
-    is_in_place = is_in_place or bool(standing)
+    right = folder(record.state, record.home)
+    standing = _in(right, files)
+    elsewhere = [file for file in files if file not in standing]
+    is_at_location = record.is_at_location and record.location.startswith(f"{right}/")
+    is_in_place = is_at_location or bool(standing)
     actions: list[Action] = []
     for file in elsewhere:
-        copy = f"{file.path} is a copy of the letter {record.id}"
+        copy = f"{file.path} is a copy of the letter {record.id}, and"
         if file.path == record.location:
             actions.append(Update(record.id))
         elif not is_in_place:
             back = f"{why}: the note of the letter {record.id} is back in {right}/."
             actions.append(Update(record.id, path=file.path, report=back))
         elif right == APPROVED:
-            actions.append(Report(f"{copy}, and is ignored."))
+            actions.append(Report(f"{copy} is ignored."))
         else:
-            actions += [Report(f"{copy}, and went to {right}/."), MoveFile(file.path, right)]
+            actions.append(MoveFile(file.path, right, f"{copy} went to {right}/."))
         is_in_place = True
     if standing and all(file.path != record.location for file in elsewhere):
         actions.append(_keep_in_place(record, standing))
@@ -395,8 +385,8 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
 def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
     """Return what to do about a note that names no letter."""
     if file.folder == PLANS:
-        is_tools = file.by_tool and not file.by_inode
-        return [PresentRequest(file.path, file.agent if is_tools else None, file.by_tool)]
+        agent = file.by.agent if file.by and not file.by.inode_only else None
+        return [PresentRequest(file.path, agent, file.by is not None)]
     if file.is_mail:
         return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
     if file.folder == APPROVED:
@@ -405,8 +395,14 @@ def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
         return []
     if "to" in file.missing:
         return [Report(f"{file.path} is no letter: it has no `to`.")]
-    form = "note" if file.by_tool else "draft"
-    return [Freeze(file.path, file.agent, form=form)] if rules.live else []
+    form = "note" if file.by else "draft"
+    return [Freeze(file.path, _author(file.by), form=form)] if rules.live else []
+
+
+def _author(by: ToolNote | None) -> str:
+    """Return the agent that counts as the author of the letter that a draft becomes."""
+    is_known = by and by.agent and not (by.inode_only or reads_as(by.agent, OURS))
+    return by.agent if by and is_known else VAULT_AGENT
 
 
 def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
@@ -418,22 +414,24 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     if rules.trust != "folder":
         home = PENDING if slip else DRAFTS
         refused = f"{path} went back to {home}/: at trust level desk, only the terminal approves."
-        return [MoveFile(path, home), Report(refused)]
-    if slip and file.by_inode:
+        return [MoveFile(path, home, refused)]
+    if slip and file.by and file.by.inode_only:
         # The file may be a person's that got the inode of a tool's former file: so the person must move it twice.
         again = (
             f"{path} went back to {PENDING}/: a tool may have written it. Move it to {APPROVED}/"
             " again to approve what it names."
         )
-        return [MoveFile(path, PENDING, forget_inode=True), Report(again)]
+        return [MoveFile(path, PENDING, again, forget_inode=True)]
     if slip and slip.spent_on:
         return _plan_spent_slip(path, slip)
     if slip:
-        return _plan_request(file, slip) if file.by_tool else _plan_persons_slip(path, slip)
+        return (
+            _plan_request(path, file.by.agent, slip) if file.by else _plan_persons_slip(path, slip)
+        )
     if not rules.live:
         return [Report(f"{path} is not sent: Postroom rehearses ({rules.source}).")]
-    if file.by_tool:
-        return [Freeze(path, file.agent, PENDING, "note", notice=BY_TOOL)]
+    if file.by:
+        return [Freeze(path, _author(file.by), PENDING, "note", notice=BY_TOOL)]
     return [Freeze(path, approved=True)]
 
 
@@ -450,44 +448,32 @@ def _plan_persons_slip(path: str, slip: SlipFacts) -> list[Action]:
 
 
 def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
-    """Return the actions that file a slip whose letter was sent; a copy of a slip that was filed before is void."""
-    letter = slip.spent_on
+    """Return the action that files a slip whose letter was sent; a copy of a slip that was filed before is void."""
     if not slip.is_letter_sent:
         return []
-    if not slip.is_filed:
-        spent = f"{path} was spent on the letter {letter} and went to {DONE}/."
-        done = {"status": "done"}
-        return [Report(spent), MoveFile(path, DONE, done, spent_slip=slip.hash)]
-    why = f"a copy of the slip that let the letter {letter} out; a new one needs a `created` of its own"
-    void = f"{path} is void, and went to {REJECTED}/: {why}."
-    marks = {"status": "void", "reason": why}
-    return [Report(void), MoveFile(path, REJECTED, marks, spent_slip=slip.hash)]
+    target, marks = DONE, {"status": "done"}
+    report = f"{path} was spent on the letter {slip.spent_on} and went to {DONE}/."
+    if slip.is_filed:
+        why = f"a copy of the slip that let the letter {slip.spent_on} out; a new one needs a `created` of its own"
+        target, marks = REJECTED, {"status": "void", "reason": why}
+        report = f"{path} is void, and went to {REJECTED}/: {why}."
+    return [MoveFile(path, target, report, marks, spent_slip=slip.hash)]
 
 
-def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
+def _plan_request(path: str, agent: str, slip: SlipFacts) -> list[Action]:
     """Return the approval of the one letter that an agent's request lists; otherwise the request gets a new list."""
     listed = slip.listed
-    if listed and listed.is_approved_by_it:
-        return []  # the request stays until the letter's outcome
     if listed is None:
         why = "a tool wrote it, or may have, and it does not list exactly one letter"
+    elif listed.is_approved_by_it:
+        return []  # the request stays until the letter's outcome
     elif listed.was_recalled:
         why = f"the approval of the letter {listed.id} was taken back"
     elif listed.is_red:
         why = f"the letter {listed.id} is red, and needs a verdict of its own"
     else:
-        return [ApproveListed(file.path, listed.id, listed.digest, slip.hash, file.agent)]
-    return [PresentRequest(file.path, file.agent, why=why)]
-
-
-def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[Action]:
-    """Return the actions that move requests from Plans/ to Pending_Approval/, up to the limit of open letters."""
-    room = max(0, rules.open_letters - waiting)
-    actions: list[Action] = []
-    if len(requests) > room:
-        count = max(waiting, rules.open_letters)
-        actions.append(Report(f"{count} requests wait already; the others stay in {PLANS}/."))
-    return sum((plan_unowned(request, rules) for request in requests[:room]), actions)
+        return [ApproveListed(path, listed.id, listed.digest, slip.hash, agent)]
+    return [PresentRequest(path, agent, why=why)]
 
 
 def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[Action]:

@@ -24,8 +24,6 @@ EARLIER: Final = "an earlier version of it may have left"
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """The proofs of the letters in a ledger."""
-
     ledger: Ledger
     mailboxes: Callable[[str], Mailbox]
     crash_point: Callable[[str], None]

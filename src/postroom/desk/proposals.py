@@ -24,7 +24,7 @@ from postroom.core.stamp import DAY, Stamp, elapsed
 from postroom.core.text import clean
 from postroom.core.values import dataclass
 from postroom.desk.exposure import ExposureLog
-from postroom.desk.recorder import Call, CallRecorder, check_name
+from postroom.desk.recorder import Call, add_line, check_name
 from postroom.store.ledger import Ledger, LedgerReader, Transaction
 
 if TYPE_CHECKING:
@@ -33,16 +33,12 @@ if TYPE_CHECKING:
 DEFAULT_HOME = "Pending_Approval"
 PERSON = "person"
 ORCHESTRATOR = "orchestrator"
-AUTHORS = {
-    PERSON: "a person, by hand",
-    "vault": "not known: a note in the vault",
-}  # that are no agents
+# Authors that are no agents.
+AUTHORS = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}
 MAX_KEY = 200  # characters of an idempotency key
 
 
 class Proposal(NamedTuple):
-    """Options of a proposed letter."""
-
     key: str = ""  # idempotency key
     origins: tuple[str, ...] = ()  # for each attachment, where the file comes from
     replaces: str = ""  # the id of the letter that this one replaces
@@ -62,13 +58,10 @@ PLAIN: Final = Proposal()
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What agents do with letters."""
-
     ledger: Ledger
     rules: Rules
     exposure: ExposureLog
     clock: Callable[[], Stamp]
-    recorder: CallRecorder
 
     def propose(self, call: Call, letter: Letter, proposal: Proposal = PLAIN) -> Entry:
         """Enter a new letter and return it, or return the existing letter that this call repeats.
@@ -142,14 +135,12 @@ class Proposals:
         verdict = self._verdict(tx, known.digest, proposal._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
         same = same and not (proposal.slip and tx.letters.was_approved_by(known.id, proposal.slip))
-        waits = isinstance(known.state, life.Pending) and not has_expired(
-            known.state, self.rules, self.clock()
-        )
-        if waits and verdict and same:
+        is_late = has_expired(known.state, self.rules, self.clock())
+        if isinstance(known.state, life.Pending) and not is_late and verdict and same:
             known = tx.letters.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = proposal.refuse_if_sent and isinstance(known.state, life.Sent)
-            self.recorder.add_line(tx, call, known, "rejected" if again else "")
+            add_line(tx, call, known, "rejected" if again else "")
         return known
 
     def _enter(
@@ -204,7 +195,7 @@ class Proposals:
         if proposal.key:
             tx.letters.bind_key(call.agent, proposal.key, entry)
         if not isinstance(state, life.Approved) or proposal.verdict:
-            self.recorder.add_line(tx, call, entry)
+            add_line(tx, call, entry)
         return entry
 
     def _verdict(self, tx: Transaction, digest: str, proposal: Proposal) -> life.Verdict | None:
@@ -234,10 +225,7 @@ def refuse_other_html(letter: Letter) -> None:
 
 
 class Written(NamedTuple):
-    """The content of a new letter; `answers` is the id of the mail that it replies to, empty for no reply.
-
-    With `html`, the letter's text is made from the HTML, and `text` is ignored.
-    """
+    """The content of a new letter; `answers` is the id of the mail it replies to. `html` takes the place of `text`."""
 
     to: tuple[Address, ...]
     subject: str
@@ -264,7 +252,6 @@ class Composer:
     default: str
 
     def letter(self, written: Written) -> Letter:
-        """Return a new letter with this content."""
         account = written.account or self.default
         box, answers = self.mailboxes(account), written.answers
         thread, message_id, references = _reply_headers(box, answers) if answers else ("", "", ())
@@ -279,9 +266,7 @@ class Composer:
 
     def preview(self, written: Written) -> Letter:
         """Return the letter without what only the mailbox knows: its sender, and the headers of a reply."""
-        from postroom.core.outgoing_html import (
-            reduce_html,
-        )  # imported here: most commands do not need it
+        from postroom.core.outgoing_html import reduce_html  # few commands need it
 
         html, text, _ = reduce_html(written.html)
         return Letter(
@@ -300,7 +285,6 @@ class Composer:
 
 
 def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return the thread, In-Reply-To and References of a reply to this mail."""
     message = box.message(id)
     mail = message.mail
     if not is_message_id(mail.message_id):
@@ -311,10 +295,9 @@ def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     chain = mail.references or mail.in_reply_to[:1]
     references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
     # Mail programs find a conversation by its first id, so that stays when the list is shortened.
-    shortened = (
-        references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
-    )
-    return message.thread, mail.message_id, shortened
+    if len(references) > MAX_REFERENCES:
+        references = (references[0], *references[-20:])
+    return message.thread, mail.message_id, references
 
 
 def normalize_text(text: str) -> str:

@@ -55,8 +55,6 @@ def check_name(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CallRecorder:
-    """Writes the lines of calls into one ledger."""
-
     ledger: Ledger
 
     @contextmanager
@@ -70,10 +68,7 @@ class CallRecorder:
         once: str = "",
         **parameters: Value,
     ) -> Iterator[None]:
-        """Write the line of a call after the block, with `result`, or with the error that the block raised.
-
-        With `changes`, the line is synced to the disk. `once` is passed to `write`.
-        """
+        """Write the line of a call after the block, with `result` or the error that it raised; synced with `changes`."""
         write = partial(
             self.write, call, target=target, parameters=parameters, once=once, synced=changes
         )
@@ -87,7 +82,6 @@ class CallRecorder:
 
     @contextmanager
     def refusals(self, call: Call) -> Iterator[None]:
-        """Write the line of a call if the block raises an error of Postroom."""
         try:
             yield
         except PostroomError as refused:
@@ -111,15 +105,12 @@ class CallRecorder:
 
     @contextmanager
     def transaction(self, call: Call, target: str = "") -> Iterator[Callable[..., None]]:
-        """Hold the ledger's write lock during the block; yield a function that writes the line of the call and commits.
-
-        A block that does not call the function leaves no line.
-        """
+        """Hold the ledger's write lock; yield a function that writes the call's line and commits, if it is called."""
         with self.ledger.write(synced=False, early=True) as tx:
 
             def commit(**parameters: Value) -> None:
                 try:
-                    self.add_line(tx, call, parameters=parameters, target=target)
+                    add_line(tx, call, parameters=parameters, target=target)
                     tx.commit()
                 except BaseException:
                     if call.trace:
@@ -143,13 +134,14 @@ class CallRecorder:
 
         `once` is the id of work that several processes may finish: only the first of them writes the line.
         """
+        failure = ""
+        if error is not None:
+            result, failure = _FAILURE_RESULTS.get(error.code, "error"), error.message
         if not (error and call.trace and call.trace.written):
             with self.ledger.write(synced=synced) as tx:
                 if once and tx.settings.last_finished == once:
                     return
-                self.add_line(
-                    tx, call, result=result, error=error, parameters=parameters, target=target
-                )
+                add_line(tx, call, None, result, failure, parameters, target=target)
                 if once:
                     tx.save_settings(replace(tx.settings, last_finished=once))
         if error is not None:
@@ -160,45 +152,42 @@ class CallRecorder:
         with self.ledger.write() as tx:
             # A restored ledger believes a letter's last line in the log: so the line has the letter's current state.
             now = tx.letters.get(entry.id)
-            self.add_line(tx, call, now)
+            add_line(tx, call, now)
         return now
 
-    def add_line(
-        self,
-        tx: Transaction,
-        call: Call,
-        entry: Entry | None = None,
-        result: str = "",
-        error: PostroomError | None = None,
-        parameters: Mapping[str, Value] | None = None,
-        *,
-        target: str = "",
-        by: str = "",
-    ) -> None:
-        """Add the line of a call to a transaction; for a letter, with its recipients and subject."""
-        if error is not None:
-            result = _FAILURE_RESULTS.get(error.code, "error")
-        elif not result:
-            result = _result(entry.state) if entry else "success"
-        if entry:
-            target = redact_addresses([a.spec for a in entry.letter.envelope])
-            parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
-        tx.actions.append(
-            Action(
-                actor=call.actor,
-                action_type=call.action_type,
-                agent=call.agent,
-                result=result,
-                target=target,
-                letter=entry.id if entry else "",
-                state=entry.kind if entry else "",
-                parameters=parameters or {},
-                error=error.message if error else "",
-                duration_ms=round(call.trace.took() * 1000) if call.trace else None,
-            )
+
+def add_line(
+    tx: Transaction,
+    call: Call,
+    entry: Entry | None = None,
+    result: str = "",
+    error: str = "",
+    parameters: Mapping[str, Value] | None = None,
+    *,
+    target: str = "",
+) -> None:
+    """Add the line of a call to a transaction; for a letter, with its recipients, subject and state."""
+    about = parameters or {}
+    if entry:
+        target = redact_addresses([address.spec for address in entry.letter.envelope])
+        about = {"subject": entry.letter.subject, **about}
+        result = result or _result(entry.state)
+    tx.actions.append(
+        Action(
+            actor=call.actor,
+            action_type=call.action_type,
+            agent=call.agent,
+            result=result or "success",
+            target=target,
+            letter=entry.id if entry else "",
+            state=entry.kind if entry else "",
+            parameters=about,
+            error=error,
+            duration_ms=round(call.trace.took() * 1000) if call.trace else None,
         )
-        if call.trace:
-            call.trace.written = True
+    )
+    if call.trace:
+        call.trace.written = True
 
 
 def _result(state: life.State) -> str:

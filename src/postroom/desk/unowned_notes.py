@@ -15,12 +15,12 @@ from postroom.core.letter import Letter
 from postroom.core.policy import SLIP_SECONDS, Full
 from postroom.core.records import ApprovalRequest, Entry, Level, ToolNote
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import OURS, one_line, reads_as
+from postroom.core.text import one_line
 from postroom.desk import plan
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LEVELS, MARKS, inert_fields, taken_over_at
 from postroom.desk.proposals import ORCHESTRATOR, PERSON, Composer, Proposal, Proposals, Written
-from postroom.desk.recorder import Call
+from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.verdicts import Verdicts
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -30,7 +30,6 @@ from postroom.vault.vault import Vault
 
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the `type` of a note that shows an incoming mail
-VAULT_AGENT: Final = "vault"  # counts as the agent of drafts whose author is not known
 DOUBT_NOTICE: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
@@ -93,13 +92,13 @@ class UnownedNotes:
         proposals: Proposals,
         verdicts: Verdicts,
         sync_letter: Callable[[Entry, str], None],
-        reports: list[str],
+        report: Callable[[str], None],
     ) -> None:
         self._sync, self._composer, self._proposals = sync, composer, proposals
-        self._verdicts, self._sync_letter, self._reports = verdicts, sync_letter, reports
+        self._verdicts, self._sync_letter, self._report = verdicts, sync_letter, report
         self._ledger, self._clock = proposals.ledger, proposals.clock
-        self._full: set[str] = set()  # agents whose limit of letters is reached in this reconcile
-        # The ids of letters that a note became, or approved, in this reconcile.
+        # In this reconcile: agents that may propose no more, and letters that a note became or approved.
+        self._full: set[str] = set()
         self.handled: set[str] = set()
 
     def begin(self) -> None:
@@ -109,7 +108,6 @@ class UnownedNotes:
     # Facts
 
     def classify(self, seen: SeenNote) -> plan.UnownedNote:
-        """Return the facts about a note without a letter: what kind it is, and who wrote it."""
         note = seen.note
         assert note is not None
         is_mail, is_proposed = note.text("type") == MAIL, note.text("status") == PROPOSED
@@ -121,9 +119,7 @@ class UnownedNotes:
         missing += [] if missing or note.body.strip() else ["text"]
         return plan.UnownedNote(
             path=seen.path,
-            by_tool=by is not None,
-            by_inode=by is not None and by.inode_only,
-            agent=_agent(by, is_request=bool(slip) and seen.folder != folders.DRAFTS),
+            by=by,
             missing=tuple(missing),
             is_proposed=is_proposed,
             slip=self._slip_facts(slip, by) if slip else None,
@@ -170,10 +166,7 @@ class UnownedNotes:
         )
 
     def slips_among(self, notes: Iterable[SeenNote], *, spent: bool = False) -> list[Slip]:
-        """Return those of the notes that are slips and can still be spent, newest first.
-
-        With `spent`, also the spent ones, and the requests that approved a letter.
-        """
+        """Return the slips that can still be spent, newest first; with `spent`, also those that approved a letter."""
         known, now = self._ledger.slips.all(), self._clock()
         slips = []
         for slip in filter(None, map(parse_slip, notes)):
@@ -184,7 +177,6 @@ class UnownedNotes:
         return sorted(slips, key=lambda slip: slip.seen.file.mtime_ns, reverse=True)
 
     def waiting_for(self, slip: Slip, agent: str = "") -> list[Entry]:
-        """Return the waiting letters that a slip fits, of one agent or of all."""
         # Not those of the orchestrator: it writes letters that nobody asked for, so a person must read each.
         waiting = [
             self._ledger.letters.get(each.id)
@@ -200,7 +192,6 @@ class UnownedNotes:
     # Actions
 
     def act(self, action: plan.FileAction, seen: SeenNote) -> SeenNote:
-        """Perform an action about a note; return the note as it is afterwards."""
         match action:
             case plan.MoveFile():
                 return self._move(seen, action)
@@ -218,6 +209,7 @@ class UnownedNotes:
 
     def _move(self, seen: SeenNote, action: plan.MoveFile) -> SeenNote:
         target = self._sync.move_file(seen.path, seen.file, action.folder)
+        self._report(action.report)
         with self._ledger.write(synced=False) as tx:
             if action.forget_inode:
                 tx.tool_notes.free_inode(seen.file.inode)
@@ -241,40 +233,41 @@ class UnownedNotes:
         if call.agent in self._full:
             return
         try:
-            note.set(
-                MARKS
-            )  # raises if Postroom's fields cannot be written into this frontmatter later
+            # Raises if Postroom's fields cannot be written into this frontmatter later.
+            note.set(MARKS)
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
             letter = self._composer.letter(written)
             entry = self._proposals.propose(call, letter, proposal)
         except PostroomError as why:
-            refused = f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}"
-            self._reports.append(refused)
+            self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
             self._full |= {call.agent} if isinstance(why, Limited | Full) else set()
             return
         known_path = self._ledger.notes.location(entry.id).path
         if entry.id != letter.id and known_path not in ("", seen.path):
             # The note is a copy, or an old file that a sync client restored.
             status = life.describe(entry.state, id=entry.id)
-            self._reports.append(f"{seen.path} is ignored: its letter is known. {status}")
+            self._report(f"{seen.path} is ignored: its letter is known. {status}")
             return
         # The location is recorded first: if the note leaves Approved/ before it is marked, that recalls the letter.
         with self._ledger.write(synced=False) as tx:
             tx.notes.save_location(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
-        self._sync_letter(self._ledger.letters.get(entry.id), action.notice)
-        self._reports.append(f"{seen.path} is the letter {entry.id} now. {action.notice}".rstrip())
-        self.handled.add(entry.id)
+        report = f"{seen.path} is the letter {entry.id} now. {action.notice}".rstrip()
+        self._finish(entry.id, action.notice, report)
+
+    def _finish(self, id: str, notice: str, report: str) -> None:
+        self._sync_letter(self._ledger.letters.get(id), notice)
+        self._report(report)
+        self.handled.add(id)
 
     def _mark_approved(self, seen: SeenNote) -> SeenNote:
-        """Set a slip's `status: approved`; return the slip as it is then."""
         assert seen.note is not None
         fields = {"status": "approved", "approved_at": self._clock().iso}
         try:
             data = seen.note.set(fields).raw
         except Corrupt as why:
-            self._reports.append(f"{seen.path} approves nothing: {why.message}.")
+            self._report(f"{seen.path} approves nothing: {why.message}.")
             raise Conflict(f"{seen.path} cannot be marked") from why
         self._sync.vault.replace(seen.path, data, seen.file)
         return self._sync.open(seen.path, seen.file)
@@ -293,10 +286,9 @@ class UnownedNotes:
         except (Conflict, Denied) as why:
             again = plan.PresentRequest(action.path, action.agent, why=why.message)
             self._present_request(seen, again)
-            return
-        self.handled.add(entry.id)
-        self._sync_letter(entry, "")
-        self._reports.append(f"The letter {entry.id} was approved: {action.path} lists it.")
+        else:
+            report = f"The letter {entry.id} was approved: {action.path} lists it."
+            self._finish(entry.id, "", report)
 
     def _present_request(self, seen: SeenNote, action: plan.PresentRequest) -> None:
         """Move a request to Pending_Approval/, with a text that says what approving it does.
@@ -308,23 +300,20 @@ class UnownedNotes:
         note, request, agent = seen.note, parse_slip(seen), action.agent
         assert note is not None
         assert request is not None
-        parts = dict(fenced_sections(note.body))
-        earlier_text = parts.get(
-            AGENTS_TEXT
-        )  # the agent's text in a request that was presented before
+        earlier_text = dict(fenced_sections(note.body)).get(AGENTS_TEXT)
         text = note.body.strip() if earlier_text is None else earlier_text
+        fields: dict[str, str | None] = {"status": "pending"}
         letters: list[Entry] = []
         if agent is None:
             body = _persons_request(request, text, doubtful=action.doubtful)
         else:
             letters = self.waiting_for(request._replace(status="approved"), agent)
             body = _listing(letters, self._clock()) + f"\n## {AGENTS_TEXT}\n\n{fence(text)}\n"
-        fields: dict[str, str | None] = {"status": "pending"}
-        fields |= inert_fields(note, but=fields) if agent is not None else {}
+            fields |= inert_fields(note, but=fields)
         try:
             new = note.set(fields, body)
         except Corrupt as why:
-            self._reports.append(f"{seen.path} was not taken as a request: {why.message}.")
+            self._report(f"{seen.path} was not taken as a request: {why.message}.")
             return
         target = self._sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
         presented = parse_slip(seen._replace(note=new))
@@ -334,20 +323,21 @@ class UnownedNotes:
             listed = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
             with self._ledger.write() as tx:
                 tx.slips.add_request(presented.hash, listed)
-                if (
-                    agent is not None
-                ):  # the rewritten file still counts as the tool's, not as a person's
+                # The rewritten file still counts as the tool's, not as a person's.
+                if agent is not None:
                     tx.tool_notes.add(target, inode, etag(new.raw), agent)
                 elif action.doubtful:
                     tx.tool_notes.add("", inode, "", "")
 
         self._sync.vault.move(seen.path, target, seen.file, new.raw, before_move)
         if action.why:
-            sentence = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
+            went = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
-            self._proposals.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
-            sentence = f"{seen.path} asks for approval and went to {folders.PENDING}/."
-        self._reports.append(sentence)
+            CallRecorder(self._ledger).write(
+                Call("adopt_request", agent or plan.VAULT_AGENT, "vault")
+            )
+            went = f"{seen.path} asks for approval and went to {folders.PENDING}/."
+        self._report(went)
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
@@ -389,9 +379,8 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
     """
     for file in vault.list(folders.APPROVED):
         path, tag, slip = f"{folders.APPROVED}/{file.name}", "", None
-        with suppress(
-            PostroomError
-        ):  # a file that cannot be read now is recorded too: it may be readable later
+        # A file that cannot be read now is recorded too: it may be readable later.
+        with suppress(PostroomError):
             raw, _ = vault.read(path)
             tag = etag(raw)
             slip = parse_slip(SeenNote(path, file, note=Note.parse(raw)))
@@ -400,9 +389,3 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
                 tx.slips.trust(tag, path)
             else:
                 tx.tool_notes.add(path, file.inode, tag, "")
-
-
-def _agent(by: ToolNote | None, *, is_request: bool) -> str:
-    """Return the agent that counts as the author of a request, or of the letter that a draft becomes."""
-    is_agent = by and not (by.inode_only or reads_as(by.agent, OURS)) and by.agent
-    return by.agent if by and (is_request or is_agent) else VAULT_AGENT

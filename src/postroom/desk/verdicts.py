@@ -19,7 +19,7 @@ from postroom.core.stamp import Stamp
 from postroom.core.values import dataclass
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.proposals import PERSON, refuse_other_html
-from postroom.desk.recorder import Call, CallRecorder
+from postroom.desk.recorder import Call, CallRecorder, add_line
 from postroom.store.ledger import Ledger, Transaction
 
 MAX_REASON = 2000  # characters of the reason for a rejection
@@ -31,13 +31,10 @@ _MAX_MEMORY = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What a person decides about letters."""
-
     ledger: Ledger
     rules: Rules
     exposure: ExposureLog
     clock: Callable[[], Stamp]
-    recorder: CallRecorder
 
     def approve(
         self, entry: Entry, *, by: str, via: Channel, digest: str = "", slip: str = ""
@@ -55,13 +52,12 @@ class Verdicts:
             if via is Channel.SLIP and tx.letters.was_approved_by(entry.id, slip):
                 return entry
             now, seen = self.clock(), digest.removeprefix("sha256:")
-            if digest and not entry.digest.removeprefix("sha256:").startswith(seen):
+            if not entry.digest.removeprefix("sha256:").startswith(seen):
                 raise _changed_since_seen(entry)
             if not has_expired(entry.state, self.rules, now):
                 verdict = life.Verdict(by, via, now, entry.digest, slip)
                 wait = 0 if via is Channel.SLIP else self.rules.undo_seconds
-                state = life.approve(entry.id, entry.state, verdict, wait)
-                new = tx.letters.swap(entry, state)
+                new = tx.letters.swap(entry, life.approve(entry.id, entry.state, verdict, wait))
                 return self._record(tx, new, "approve_letter", by=by, actor=PERSON)
         self.expire()
         raise life.refuse(entry.id, self.ledger.letters.get(entry.id).state, "approved")
@@ -98,10 +94,7 @@ class Verdicts:
             return self._record(tx, new, action, by=by, actor=PERSON)
 
     def edit(self, id: str, letter: Letter, *, was: str = "", by: str = "") -> Entry:
-        """Freeze a waiting letter again with the person's changes; the earlier version stays in the history.
-
-        `was` is the digest of the letter that the person edited: `Conflict` if it is no longer the letter's.
-        """
+        """Freeze a waiting letter again with a person's changes; `Conflict` if its digest is no longer `was`."""
         entry = self.ledger.letters.get(id)
         if was and was != entry.digest:
             raise _changed_since_seen(entry)
@@ -124,14 +117,13 @@ class Verdicts:
     def expire(self, states: dict[str, LetterState] | None = None) -> list[Entry]:
         """Close the pending letters that have waited too long, all or those in `states`; return them."""
         states = self.ledger.letters.states("pending") if states is None else states
+        late = [id for id in states if has_expired(states[id].state, self.rules, self.clock())]
         closed = []
-        for id in [
-            id for id, (state, _) in states.items() if has_expired(state, self.rules, self.clock())
-        ]:
+        for id in late:
             with self.ledger.write() as tx:
-                entry = tx.letters.get(id)
-                if has_expired(entry.state, self.rules, self.clock()):
-                    expired = tx.letters.swap(entry, life.Expired(self.clock()))
+                entry, now = tx.letters.get(id), self.clock()
+                if has_expired(entry.state, self.rules, now):
+                    expired = tx.letters.swap(entry, life.Expired(now))
                     closed.append(self._record(tx, expired, "expire_letter"))
         return closed
 
@@ -159,12 +151,11 @@ class Verdicts:
 
     def reconcile_with_newer_log(self, ahead: Sequence[ParsedLine], why: str) -> int:
         """Take over what only the log knows, after the ledger was restored; return the number of unknown letters."""
-        logged: dict[str, ParsedLine] = {}
+        logged: dict[str, str] = {}
         for read in ahead:
             # A line that says *sent* is final; later lines of the letter do not count.
-            known = logged.get(read.letter)
-            if read.letter and read.state and not (known and known.state == "sent"):
-                logged[read.letter] = read
+            if read.letter and read.state and logged.get(read.letter) != "sent":
+                logged[read.letter] = read.state
         with self.ledger.write() as tx:
             # The ledger lacks the tool notes since the backup: every file older than now may be a tool's.
             since = self.clock().wall
@@ -177,12 +168,12 @@ class Verdicts:
             for entry in filter(None, map(tx.letters.find, ids)):
                 if isinstance(entry.state, life.Sent):
                     continue  # a sent letter never changes
-                state = self._state_by_log(logged.get(entry.id), why)
+                state = self._state_by_log(logged.get(entry.id, ""), why)
                 doubtful += isinstance(state, life.Unknown)
                 self._record(tx, tx.letters.swap(entry, state), "restore_ledger")
             return doubtful
 
-    def _state_by_log(self, read: ParsedLine | None, why: str) -> life.State:
+    def _state_by_log(self, logged: str, why: str) -> life.State:
         """Return a letter's state by its last line in the log; unknown if it was claimed or has no line."""
         now = self.clock()
         states: dict[str, life.State] = {
@@ -194,13 +185,13 @@ class Verdicts:
             "expired": life.Expired(now),
             "failed": life.Failed(now, "as the log says"),
         }
-        return states.get(read.state if read else "", life.Unknown(now, why, now))
+        return states.get(logged, life.Unknown(now, why, now))
 
     def _record(
         self, tx: Transaction, entry: Entry, action: str, *, by: str = "", actor: str = "desk"
     ) -> Entry:
-        """Add the line of the log about a change of this letter; return the letter."""
-        self.recorder.add_line(tx, Call(action, entry.agent, actor), entry, "success", by=by)
+        about = {"by": by} if by else {}
+        add_line(tx, Call(action, entry.agent, actor), entry, "success", parameters=about)
         return entry
 
 
@@ -268,8 +259,6 @@ def _hash(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> by
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust level of one desk, and its passphrase."""
-
     ledger: Ledger
     rules: Rules
     recorder: CallRecorder
@@ -278,46 +267,38 @@ class Trust:
 
     def prove(self, proof: str | Unlocked | None) -> None:
         """At trust level desk, raise `Denied` without the passphrase or proof of it."""
-        if self.rules.trust != "folder" or self.is_raised():
-            check_passphrase(self.ledger.settings.passphrase, proof)
-
-    def is_raised(self) -> bool:
-        """Whether the ledger pins the trust level desk."""
-        return self.ledger.settings.is_trust_raised
+        settings = self.ledger.settings
+        if self.rules.trust != "folder" or settings.is_trust_raised:
+            check_passphrase(settings.passphrase, proof)
 
     def is_valid(self, unlocked: Unlocked) -> bool:
         """Whether the passphrase that was given is still the current one."""
         return unlocked.hash == self.ledger.settings.passphrase != ""
 
     def unlock(self, passphrase: str) -> Unlocked:
-        """Return proof that this is the passphrase."""
         stored = self.ledger.settings.passphrase
         check_passphrase(stored, passphrase)
         return Unlocked(stored)
 
-    def loosen(
-        self, proof: str | None, *, trust: str | None = None, required: bool | None = None
-    ) -> None:
-        """Lower the pinned trust level or requirement of approval; needs the passphrase if one is set."""
-        if stored := self.ledger.settings.passphrase:
-            check_passphrase(stored, proof)
+    def loosen(self, proof: str | None, *, trust: str, required: bool) -> None:
+        """Lower the pinned trust level and requirement of approval; needs the passphrase if one is set."""
+        self._check(proof)
         with self.ledger.write() as tx:
-            now = tx.settings
-            lowered = replace(
-                now,
-                trust=now.trust if trust is None else trust,
-                approval_required=now.approval_required if required is None else required,
-            )
-            tx.save_settings(lowered)
-        self.recorder.write(Call("lower_trust", "", "person"))
-        self.flush_log()
+            tx.save_settings(replace(tx.settings, trust=trust, approval_required=required))
+        self._log("lower_trust")
 
     def set_passphrase(self, new: str, *, old: str | None = None) -> None:
         """Set a new passphrase; if one is set already, `old` must be that one."""
-        if stored := self.ledger.settings.passphrase:
-            check_passphrase(stored, old)
+        self._check(old)
         hashed = hash_passphrase(new, self.draw(16))
         with self.ledger.write() as tx:
             tx.save_settings(replace(tx.settings, passphrase=hashed))
-        self.recorder.write(Call("set_passphrase", "", "person"))
+        self._log("set_passphrase")
+
+    def _check(self, proof: str | None) -> None:
+        if stored := self.ledger.settings.passphrase:
+            check_passphrase(stored, proof)
+
+    def _log(self, action: str) -> None:
+        self.recorder.write(Call(action, "", "person"))
         self.flush_log()

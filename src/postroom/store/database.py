@@ -180,60 +180,28 @@ class Database:
             raise _translate(why, self.path) from why
 
 
-_BUSY = (Unavailable, "{path} is in use by another process", f"Wait for it to finish. {_RETRY}")
-_UNWRITABLE = (
-    Unavailable,
-    "{path} cannot be opened",
-    "Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder.",
-)
-_DAMAGED = (
-    Corrupt,
-    "{path} is damaged or no database of Postroom's",
-    "It is left as it is. Put a backup in its place.",
-)
-_UNKNOWN = (
-    Corrupt,
-    "{path}: {why}",
-    "It is left as it is. Report this with the version of Postroom.",
-)
-# What SQLite's errors are to the caller: the error, its message, and what to do.
-_ERRORS: dict[int, tuple[type[PostroomError], str, str]] = {
-    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), _BUSY),
-    sqlite3.SQLITE_INTERRUPT: (Invalid, "This takes too long", "Ask for less: narrow the search."),
-    sqlite3.SQLITE_FULL: (
-        Unavailable,
-        "The disk is full: {path} was not changed",
-        f"Free some space. {_RETRY}",
-    ),
-    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), _UNWRITABLE),
-    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH), _UNWRITABLE),
-    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _DAMAGED),
-    sqlite3.SQLITE_IOERR: (
-        Unavailable,
-        "{path} cannot be read or written ({why})",
-        f"Check the disk. {_RETRY}",
-    ),
-    sqlite3.SQLITE_TOOBIG: (
-        Unavailable,
-        "Too large for {path} ({why})",
-        "Leave the largest mails out.",
-    ),
-}
+# What each error is to the caller: SQLite's by its code, others by their type. With it, message and remedy.
+_ERRORS: list[tuple[type[PostroomError], tuple[object, ...], str, str]] = [
+    (Unavailable, (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),
+     "{path} is in use by another process", f"Wait for it to finish. {_RETRY}"),
+    (Unavailable, (OSError, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH),
+     "{path} cannot be opened",
+     "Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder."),
+    (Corrupt, (UnicodeDecodeError, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),  # SQLite quotes what is damaged
+     "{path} is damaged or no database of Postroom's", "It is left as it is. Put a backup in its place."),
+    (Invalid, (UnicodeEncodeError,), "A text holds half a character", "Use valid Unicode."),
+    (Invalid, (sqlite3.SQLITE_INTERRUPT,), "This takes too long", "Ask for less: narrow the search."),
+    (Unavailable, (sqlite3.SQLITE_FULL,), "The disk is full: {path} was not changed", f"Free some space. {_RETRY}"),
+    (Unavailable, (sqlite3.SQLITE_IOERR,), "{path} cannot be read or written ({why})", f"Check the disk. {_RETRY}"),
+    (Unavailable, (sqlite3.SQLITE_TOOBIG,), "Too large for {path} ({why})", "Leave the largest mails out."),
+    # It could not be opened again.
+    (Unavailable, (sqlite3.ProgrammingError,), "{path} is not open", f"Check the disk. {_RETRY}"),
+    (Corrupt, (Exception,), "{path}: {why}", "It is left as it is. Report this with the version of Postroom."),
+]  # fmt: skip
 
 
 def _translate(why: Exception, path: Path) -> PostroomError:
     """Return an error of SQLite, the file system or the text encoding as one of ours."""
-    kind: type[PostroomError]
-    match why:
-        case sqlite3.ProgrammingError():  # it could not be opened again
-            kind, text, remedy = Unavailable, "{path} is not open", f"Check the disk. {_RETRY}"
-        case UnicodeEncodeError():
-            kind, text, remedy = Invalid, "A text holds half a character", "Use valid Unicode."
-        case UnicodeDecodeError():  # SQLite quotes what is damaged
-            kind, text, remedy = _DAMAGED
-        case OSError():
-            kind, text, remedy = _UNWRITABLE
-        case _:
-            code = getattr(why, "sqlite_errorcode", 0) & 0xFF
-            kind, text, remedy = _ERRORS.get(code, _UNKNOWN)
+    names = {getattr(why, "sqlite_errorcode", 0) & 0xFF, *type(why).__mro__}
+    kind, _, text, remedy = next(row for row in _ERRORS if not names.isdisjoint(row[1]))
     return kind(text.format(path=path, why=why), remedy=remedy)

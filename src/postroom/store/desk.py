@@ -19,7 +19,7 @@ from postroom.store.files import private_folder
 _DESK_ID = r"[a-z2-7]{16}"
 UNNAMED = "token"  # the file of the token that belongs to no agent: the client's own name counts
 _TOKEN_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{40,200}")
+_SECRET = re.compile(rb"[A-Za-z0-9_-]{40,200}")
 
 
 def desk_id(vault: Path) -> str | None:
@@ -47,7 +47,6 @@ def register(vault: Path, desks: Path, desk: str) -> None:
 
 
 def registered_desk(vault: Path, desks: Path) -> str | None:
-    """Return the desk that this vault had when it was last opened here."""
     return _read(_registration_file(vault, desks))
 
 
@@ -101,14 +100,12 @@ def _write(file: Path, id: str, write: Callable[[Path, bytes], object] = files.r
 
 def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None] = os.link) -> str:
     """Return the vault's desk id, drawn now where it has none; callers at the same time agree."""
-    known = desk_id(vault)
-    if known is not None:
+    if known := desk_id(vault):
         return known
     drawn = draw()
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
-    file = _file(vault, "desk")
-    _write(file, drawn, partial(files.create, link=link))
+    _write(_file(vault, "desk"), drawn, partial(files.create, link=link))
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 
@@ -118,7 +115,6 @@ def _file(vault: Path, name: str) -> Path:
 
 
 def token_file(state: Path, agent: str = "") -> Path:
-    """Return the file of an agent's token."""
     if agent and not _TOKEN_OWNER.fullmatch(agent):
         raise Invalid(
             "An agent's name for a token has letters, digits, `.`, `_` and `-`, at most 64",
@@ -127,23 +123,19 @@ def token_file(state: Path, agent: str = "") -> Path:
     return state / "tokens" / agent if agent else state / UNNAMED
 
 
-def make_token(state: Path, agent: str = "") -> Path:
-    """Make a token, unless there is one; return its file."""
-    return _make(token_file(state, agent))
-
-
-def read_secret(file: Path, *, make: bool) -> bytes:
+def read_secret(file: Path, *, make: bool = False) -> bytes:
     """Return the secret in a file, made first if `make`; nothing where there is none."""
     if make:
-        _make(file)
+        make_secret(file)
     try:
-        secret = files.read(file, 1000, follow=True).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        secret = files.read(file, 1000, follow=True).strip()
+    except OSError:
         return b""
-    return secret.encode() if _TOKEN.fullmatch(secret) else b""
+    return secret if _SECRET.fullmatch(secret) else b""
 
 
-def _make(file: Path) -> Path:
+def make_secret(file: Path) -> Path:
+    """Write a secret, such as a token, into a file unless there is one; return the file."""
     import secrets  # who only reads needs none
 
     private_folder(file.parent)
@@ -162,6 +154,5 @@ def read_tokens(state: Path) -> dict[str, str]:
         owners |= {
             file: file.name for file in folder.iterdir() if _TOKEN_OWNER.fullmatch(file.name)
         }
-    tokens = {read_secret(file, make=False).decode(): agent for file, agent in owners.items()}
-    tokens.pop("", None)  # a file without a whole token
-    return tokens
+    tokens = {read_secret(file).decode(): agent for file, agent in owners.items()}
+    return {token: agent for token, agent in tokens.items() if token}

@@ -1,8 +1,8 @@
 """Files that are opened only if they are regular, written whole or not at all, and locked by the kernel.
 
-Every module that opens a file which others may have planted, or writes one that must survive a crash,
-uses these functions. A kernel lock ends with the process that holds it, however that process ends. The hooks of agents load this module at each of their steps, so it imports
-neither `pathlib` nor anything heavy. A path is whatever `os.open` takes.
+Every module that opens a file which others may have planted, or writes one that must survive a crash, uses these
+functions. A kernel lock ends with its process. The hooks of agents load this module at each of their steps, so it
+imports neither `pathlib` nor anything heavy.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     AnyPath = str | os.PathLike[str]
 
 # How file systems without hard links, and systems that forbid them, refuse one.
-_NO_LINKS: Final = frozenset(
-    {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK}
-)
-_NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
+_NO_LINKS: Final = (
+    errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK
+)  # fmt: skip
+_NO_FOLDER_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
 PATIENCE: Final = 30.0  # seconds to wait for another process
 STEP: Final = 0.002  # seconds between two attempts
 
@@ -38,12 +38,7 @@ class NotRegularFile(OSError):
 
 
 def open_regular(
-    path: AnyPath,
-    flags: int,
-    mode: int = 0o600,
-    *,
-    folder: int | None = None,
-    follow: bool = False,
+    path: AnyPath, flags: int, mode: int = 0o600, *, folder: int | None = None, follow: bool = False
 ) -> int:
     """Open a regular file and return its descriptor; a pipe in its place keeps nobody waiting.
 
@@ -60,12 +55,7 @@ def open_regular(
 
 @contextmanager
 def opened(
-    path: AnyPath,
-    flags: int,
-    mode: int = 0o600,
-    *,
-    folder: int | None = None,
-    follow: bool = False,
+    path: AnyPath, flags: int, mode: int = 0o600, *, folder: int | None = None, follow: bool = False
 ) -> Iterator[int]:
     """Open a file as `open_regular` does, and close it after the block."""
     handle = open_regular(path, flags, mode, folder=folder, follow=follow)
@@ -104,8 +94,7 @@ def temporary(
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Write a synced file under a hidden name in a folder; yield the name and its status.
 
-    The umask limits `mode` unless it is `exact`. The file is removed after the block if the block
-    has not renamed it.
+    The umask limits `mode` unless it is `exact`. A block that does not rename the file leaves none.
     """
     name = f".postroom-{os.urandom(8).hex()}.tmp"
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
@@ -130,10 +119,7 @@ def temporary(
 def publish(
     source: int, old: str, target: int, new: str, link: Callable[..., None] = os.link
 ) -> bool:
-    """Give a file a second name that is free; return whether it still has the old name too.
-
-    `source` and `target` are descriptors of folders. Raises `FileExistsError` if the name is taken.
-    """
+    """Give a file a second name, or raise `FileExistsError`; return whether it still has the old name too."""
     try:
         link(old, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except OSError as error:
@@ -152,16 +138,9 @@ def publish(
 
 
 def create(
-    path: AnyPath,
-    data: bytes,
-    mode: int | None = None,
-    *,
-    link: Callable[..., None] = os.link,
+    path: AnyPath, data: bytes, mode: int | None = None, *, link: Callable[..., None] = os.link
 ) -> bool:
-    """Write a new file, whole; return False and change nothing if something has that name.
-
-    `mode` are its exact permissions; by default the umask decides.
-    """
+    """Write a new file, whole, with exactly this `mode`, or by the umask; return False if something has that name."""
     with _folder_of(path) as (folder, name):
         try:
             with temporary(folder, [data], mode or 0o666, exact=mode is not None) as (temp, _):
@@ -202,7 +181,7 @@ def sync_folder(folder: int) -> None:
 @contextmanager
 def _folder_of(path: AnyPath) -> Iterator[tuple[int, str]]:
     """Open the folder that a path is in; yield its descriptor and the path's last name."""
-    parent, name = os.path.split(os.fspath(path))
+    parent, name = os.path.split(path)
     folder = os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield folder, name
@@ -211,7 +190,7 @@ def _folder_of(path: AnyPath) -> Iterator[tuple[int, str]]:
 
 
 def private_folder(path: Path) -> Path:
-    """Return the folder, made if it is missing (its parents too), for its owner alone."""
+    """Return the folder, made for its owner alone if it is missing, as its parents are."""
     try:
         if not path.parent.is_dir():
             private_folder(path.parent)
@@ -288,19 +267,19 @@ def locked(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
 
 
 @contextmanager
-def try_lock(path: Path) -> Iterator[bool]:
+def try_lock(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
     """Hold the lock if it is free, and yield whether it is held; its file is removed afterwards."""
     try:
-        handle = _open_state_lock(path, 0.0)
+        handle = _open_state_lock(path, patience)
     except Locked:
-        handle = -1
+        yield False
+        return
     try:
-        yield handle >= 0
+        yield True
     finally:
-        if handle >= 0:
-            # Unlinked while it is held: a process that waits for it sees another inode, and retries.
-            path.unlink(missing_ok=True)
-            os.close(handle)
+        # Unlinked while it is held: a process that waits for it sees another inode, and retries.
+        path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def is_locked(path: Path) -> bool:
@@ -317,11 +296,9 @@ def is_locked(path: Path) -> bool:
 
 def _open_state_lock(path: Path, patience: float) -> int:
     try:
-        try:
-            return open_locked(path, patience)
-        except FileNotFoundError:
+        if not path.parent.is_dir():
             private_folder(path.parent)
-            return open_locked(path, patience)
+        return open_locked(path, patience)
     except OSError as error:
         raise Unavailable(
             f"{path} cannot be opened: {error.strerror}",

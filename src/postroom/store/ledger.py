@@ -1,8 +1,7 @@
 """The ledger: every letter, its state and history, the limits that are spent, and the chain of audit lines.
 
-It decides; notes and log files show. All that changes a letter happens in a transaction, which
-compares the version of what was read with what is there, so that of two who decide at the same
-time one gets `Conflict`.
+It decides; notes and log files show. All that changes a letter happens in a transaction, which compares the version
+of what was read with what is there, so that of two who decide at the same time one gets `Conflict`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class LedgerReader:
 
     @property
     def settings(self) -> DeskSettings:
-        """What is kept once for the whole desk."""
         return desk.load_settings(self._session)
 
     def check_integrity(self) -> str:
@@ -76,7 +74,6 @@ class Transaction(Noun):
 
     @cached_property
     def settings(self) -> DeskSettings:
-        """What is kept once for the whole desk, read once a transaction."""
         return desk.load_settings(self._session)
 
     def save_settings(self, settings: DeskSettings) -> None:
@@ -89,6 +86,9 @@ class Transaction(Noun):
     def commit(self) -> None:
         """Keep what was written so far, before the block ends; nothing is written after it."""
         self._session.commit()
+
+
+Change = Callable[[Transaction], None]  # a function that writes something in a transaction
 
 
 class Ledger(LedgerReader):
@@ -119,8 +119,7 @@ class Ledger(LedgerReader):
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         """Hold the ledger: all that is written inside is kept, or none of it.
 
-        What can be found out again need not be `synced` to the disk. With `early`, the transaction
-        may be committed before the block ends.
+        What can be found out again need not be `synced` to the disk. With `early`, the block may commit before its end.
         """
         with self._session.write(synced=synced, early=early):
             yield Transaction(self._session, self.clock, self._actions)
@@ -128,6 +127,13 @@ class Ledger(LedgerReader):
         self.last_line = max(self.last_line, last)
         if synced:
             self._durable = max(self._durable, last)
+
+    def apply(self, *changes: Change | None) -> None:
+        """Make all changes that are not None, of what can be found out again, in one transaction."""
+        if due := [change for change in changes if change]:
+            with self.write(synced=False) as tx:
+                for change in due:
+                    change(tx)
 
     def sync(self, number: int) -> None:
         """Have the audit lines up to this number on the disk, whichever process wrote them."""
@@ -152,8 +158,6 @@ def kernel_claims(folder: Path) -> HoldClaim:
 
 
 class SqliteLedger(Ledger):
-    """A ledger in one SQLite file, with claims as kernel locks beside it."""
-
     def __init__(self, path: Path, *, clock: Clock, draw: Callable[[int], bytes]) -> None:
         claims = kernel_claims(path.parent / "claims")
         super().__init__(Database(path, MIGRATIONS), claims, path, clock=clock, draw=draw)

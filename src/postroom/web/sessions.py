@@ -96,7 +96,8 @@ class Sessions:
     @property
     def needs_passphrase(self) -> bool:
         """Whether a sign-in address alone is not enough."""
-        return self.is_exposed or self.desk.rules.trust == "desk" or self.desk.trust.is_raised()
+        rules, settings = self.desk.rules, self.desk.reader.settings
+        return self.is_exposed or rules.trust == "desk" or settings.is_trust_raised
 
     def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
         """Use up a ticket and return a new session; raises `Denied` or `Limited`."""

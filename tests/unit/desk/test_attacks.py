@@ -17,6 +17,7 @@ from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import SearchPage
 from tests.desks import SEND, Office, change_settings
 from tests.narrow import present
+from tests.posting import post
 from tests.providers import BUSY, Courier
 
 BOB = Address.parse("bob@else.example")
@@ -46,7 +47,7 @@ def test_a_slip_does_not_let_out_what_a_person_has_changed_since(office: Office)
     entry = office.propose(letter)
     office.desk.edit(entry.id, replace(letter, to=(BOB,), text="For Bob, not yet approved.\n"))
     office.write("Approved/ann.md", SLIP)
-    again = office.desk.calls.post(SEND, replace(letter, id="bbbbbbbbbb"), Proposal(), slips=True)
+    again = post(office.desk, SEND, replace(letter, id="bbbbbbbbbb"), Proposal(), slips=True)
     assert again.kind == "pending"
     assert sends(office) == []
 
@@ -187,7 +188,7 @@ def test_a_forged_line_of_the_log_is_believed_by_nobody(office: Office, state: s
 def test_a_slip_that_is_taken_away_before_the_claim_sends_nothing(office: Office) -> None:
     slip = office.write("Approved/ann.md", SLIP)
     (office.vault / "PAUSED").touch()
-    entry = office.desk.calls.post(SEND, office.letter(), Proposal(), slips=True)
+    entry = post(office.desk, SEND, office.letter(), Proposal(), slips=True)
     assert entry.kind == "approved"
     slip.unlink()
     (office.vault / "PAUSED").unlink()
@@ -272,7 +273,7 @@ def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(
         office.clock.go(seconds)
 
     office.sleep = sleep
-    assert office.desk.calls.post(SEND, replace(letter, id="bbbbbbbbbb")).kind == "pending"
+    assert post(office.desk, SEND, replace(letter, id="bbbbbbbbbb")).kind == "pending"
     assert office.sent() == []
 
 
@@ -320,14 +321,14 @@ def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office: Office, courier
     courier.settles = False
     office.write("Approved/slip.md", SLIP)
     courier.loses(after=True)
-    entry = office.desk.calls.post(SEND, office.letter(subject="First"), slips=True)
+    entry = post(office.desk, SEND, office.letter(subject="First"), slips=True)
     office.desk.decide(entry.id, "resolve", by="ada", sent=False)
     entry = office.desk.ledger.letters.get(entry.id)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(20)
     courier.refuses(BUSY)
     assert office.desk.dispatch(entry.id).kind == "approved"
-    second = office.desk.calls.post(SEND, office.letter(subject="Second"), slips=True)
+    second = post(office.desk, SEND, office.letter(subject="Second"), slips=True)
     assert second.kind == "pending"
 
 

@@ -234,15 +234,15 @@ def test_the_level_is_lowered_by_the_passphrase(office: Office) -> None:
     lowered(office, trust="desk")
     for proof in (None, "wrong one"):
         with pytest.raises(Denied):
-            office.desk.trust.loosen(proof, trust="folder")
+            office.desk.trust.loosen(proof, trust="folder", required=True)
         assert lowered(office, trust="folder").trust == "desk"
-    office.desk.trust.loosen(WORD, trust="folder")
+    office.desk.trust.loosen(WORD, trust="folder", required=True)
     assert lowered(office, trust="folder").trust == "folder"
 
 
 def test_lowering_leaves_a_line_in_the_log(office: Office) -> None:
     before = office.desk.ledger.actions.head()
-    office.desk.trust.loosen(WORD, trust="folder")
+    office.desk.trust.loosen(WORD, trust="folder", required=True)
     ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"action_type":"lower_trust"' in line
     assert '"actor":"person"' in line
@@ -290,7 +290,7 @@ def test_approvals_that_are_not_required_are_asked_for_where_ledger_and_passphra
     assert office.propose().kind == "sent"  # without a passphrase the settings decide
     office.set_passphrase(WORD)
     assert office.propose().kind == "pending"
-    office.desk.trust.loosen(WORD, required=False)
+    office.desk.trust.loosen(WORD, trust="folder", required=False)
     assert office.propose().kind == "sent"
     office.close()
 

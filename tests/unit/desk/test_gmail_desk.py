@@ -31,6 +31,7 @@ from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
 from tests.narrow import narrow
+from tests.posting import post as ask
 
 AGENT = Call("send_email", "claude")
 ANN, BOB = Address.parse("ann@example.com"), Address.parse("bob@example.com")
@@ -62,7 +63,7 @@ class Post:
 
     def write(self, desk: Desk, subject: str = "Tea") -> Entry:
         letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
-        return desk.calls.post(AGENT, letter, Proposal())
+        return ask(desk, AGENT, letter, Proposal())
 
     def approve(self, desk: Desk, id: str) -> life.State:
         desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
@@ -758,8 +759,8 @@ def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_lea
             desk.composer.letter(Written((ANN,), subject, "At four.\n"))
             for subject in ("Tea", "Cake")
         )
-        assert desk.calls.post(AGENT, tea, Proposal(), slips=True).kind == "approved"
-        assert desk.calls.post(AGENT, cake, Proposal(), slips=True).kind == "pending"
+        assert ask(desk, AGENT, tea, Proposal(), slips=True).kind == "approved"
+        assert ask(desk, AGENT, cake, Proposal(), slips=True).kind == "pending"
         assert post.carry_out_late() == 200
         desk.send_approved()
         assert desk.ledger.letters.get(tea.id).kind == "sent"

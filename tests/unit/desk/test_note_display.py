@@ -13,6 +13,7 @@ from postroom.core.records import Entry
 from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import Files, Vault
 from tests.desks import APPROVED, HOME, SEND, Office
+from tests.posting import post
 from tests.providers import Courier
 
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
@@ -57,7 +58,7 @@ def test_the_folders_are_listed_once_for_a_call_and_not_at_all_by_the_person(
 
 def test_a_call_that_a_slip_lets_out_lists_the_folders_once(counted: Office) -> None:
     counted.write("Approved/slip.md", SLIP)
-    entry = counted.desk.calls.post(SEND, counted.letter(), slips=True)
+    entry = post(counted.desk, SEND, counted.letter(), slips=True)
     assert (entry.kind, listings(entry)) == ("sent", 1)
     assert (counted.vault / "Done" / "slip.md").exists()
 
@@ -76,7 +77,7 @@ def slip_call(office: Office) -> Entry:
     """Have a letter approved by a slip that a person takes back just before it is sent."""
     slip = office.write(f"{APPROVED}/slip.md", SLIP)
     office.at("locked", slip.unlink)
-    return office.desk.calls.post(SEND, office.letter(), slips=True)
+    return post(office.desk, SEND, office.letter(), slips=True)
 
 
 def test_a_slip_taken_back_before_sending_is_noticed(office: Office) -> None:
@@ -88,7 +89,7 @@ def test_a_slip_taken_back_before_sending_is_noticed(office: Office) -> None:
 def test_a_slip_edited_before_sending_lets_nothing_out(office: Office, courier: Courier) -> None:
     slip = office.write(f"{APPROVED}/slip.md", SLIP)
     office.at("locked", lambda: slip.write_text(SLIP.replace("ann@", "bob@")))
-    entry = office.desk.calls.post(SEND, office.letter(), slips=True)
+    entry = post(office.desk, SEND, office.letter(), slips=True)
     assert (entry.kind, office.sent()) == ("pending", [])
     assert courier.tried == 0
 
@@ -105,7 +106,7 @@ def test_a_slip_edited_before_sending_is_noticed_though_size_time_and_inode_are_
         assert (slip.stat().st_ino, slip.stat().st_size) == (was.st_ino, was.st_size)
 
     office.at("locked", edit)
-    entry = office.desk.calls.post(SEND, office.letter(), slips=True)
+    entry = post(office.desk, SEND, office.letter(), slips=True)
     assert (entry.kind, office.sent()) == ("pending", [])
     assert courier.tried == 0
 

@@ -11,6 +11,7 @@ from postroom.mail.mailbox import Arrival
 from postroom.vault.note import Note
 from tests.desks import DESK, SEND, START, Office, survives
 from tests.mails import mail
+from tests.posting import post
 from tests.providers import Courier
 
 # Drafts
@@ -230,12 +231,12 @@ def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office: Off
     office.look()
     entry = office.desk.ledger.letters.get(letter_of(path))
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
-    assert office.desk.note_text(edited) == "Other words.\n"
+    assert office.desk.display.text(edited) == "Other words.\n"
     assert office.desk.note_difference(edited) == ""
 
 
 def test_a_letter_proposed_from_a_draft_keeps_its_home(office: Office) -> None:
-    entry = office.desk.calls.post(SEND, office.letter(), Proposal(home="Drafts", form="note"))
+    entry = post(office.desk, SEND, office.letter(), Proposal(home="Drafts", form="note"))
     assert office.where(entry.id) == "Drafts"
     office.move(entry.id, "Approved")
     office.look()

@@ -72,7 +72,7 @@ def test_a_remark_beside_the_letters_fence_survives_an_edit_in_the_terminal(offi
     office.edit(entry.id, "time.\n```\n", "time.\n```\nMy remark: ask Cat.\n")
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
     assert "My remark: ask Cat." in office.note(entry.id).read_text(encoding="utf-8")
-    assert office.desk.note_text(edited) == "Other words.\n"
+    assert office.desk.display.text(edited) == "Other words.\n"
 
 
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
@@ -88,7 +88,7 @@ def test_the_kind_of_newlines_and_a_byte_order_mark_survive_every_transition(
         raw = office.note(entry.id).read_bytes().decode()
         assert raw.startswith(f"{bom}---{newline}mine: yes{newline}"), step
         assert raw.count("\r\n") == (raw.count("\n") if newline == "\r\n" else 0), step
-    assert office.desk.note_text(entry) == entry.letter.text
+    assert office.desk.display.text(entry) == entry.letter.text
 
 
 @pytest.mark.parametrize("way", ["rejected", "withdrawn", "expired", "failed"])

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.records import ToolNote
 from postroom.core.stamp import Stamp
 from postroom.desk.plan import (
     BY_TOOL,
@@ -29,7 +30,6 @@ from postroom.desk.plan import (
     Update,
     is_untouched,
     plan_letter,
-    plan_requests,
     plan_slip,
     plan_unowned,
 )
@@ -67,7 +67,8 @@ def unchanged(path: str) -> LetterNote:
 
 def unowned(path: str, agent: str = "", **more: object) -> UnownedNote:
     """Return a note without a letter, by this agent or by a person."""
-    return UnownedNote(path=path, by_tool=bool(agent), agent=agent, **more)  # type: ignore[arg-type]
+    by = ToolNote(agent) if agent else None
+    return UnownedNote(path=path, by=by, **more)  # type: ignore[arg-type]
 
 
 def slip(agent: str = "", path: str = APPROVED, **facts: object) -> UnownedNote:
@@ -137,9 +138,10 @@ CASES = [
         None,
         [unowned(APPROVED)],
         [
-            MoveFile(APPROVED, "Drafts"),
-            Report(
-                f"{APPROVED} went back to Drafts/: at trust level desk, only the terminal approves."
+            MoveFile(
+                APPROVED,
+                "Drafts",
+                f"{APPROVED} went back to Drafts/: at trust level desk, only the terminal approves.",
             ),
         ],
         DESK_LEVEL,
@@ -189,7 +191,7 @@ CASES = [
         "a person's draft in Drafts/, proposed",
         None,
         [unowned(DRAFT, is_proposed=True)],
-        [Freeze(DRAFT)],
+        [Freeze(DRAFT, "vault")],
     ),
     Case(
         "new-5",
@@ -216,12 +218,14 @@ CASES = [
         "new-6",
         "perhaps a tool's slip",
         None,
-        [replace(slip("claude"), by_inode=True)],
+        [replace(slip("claude"), by=ToolNote("claude", inode_only=True))],
         [
-            MoveFile(APPROVED, "Pending_Approval", forget_inode=True),
-            Report(
+            MoveFile(
+                APPROVED,
+                "Pending_Approval",
                 f"{APPROVED} went back to Pending_Approval/: a tool may have written it. Move it to"
-                " Approved/ again to approve what it names."
+                " Approved/ again to approve what it names.",
+                forget_inode=True,
             ),
         ],
     ),
@@ -229,7 +233,7 @@ CASES = [
         "new-7",
         "another desk's draft, marked as a tool's",
         None,
-        [unowned(APPROVED, "vault")],
+        [replace(unowned(APPROVED), by=ToolNote(""))],
         [Freeze(APPROVED, "vault", "Pending_Approval", "note", notice=BY_TOOL)],
     ),
     Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [APPROVES]),
@@ -411,8 +415,13 @@ CASES = [
         None,
         [slip(spent_on=ID, is_letter_sent=True)],
         [
-            Report(f"{APPROVED} was spent on the letter {ID} and went to Done/."),
-            MoveFile(APPROVED, "Done", {"status": "done"}, spent_slip="abcd"),
+            MoveFile(
+                APPROVED,
+                "Done",
+                f"{APPROVED} was spent on the letter {ID} and went to Done/.",
+                {"status": "done"},
+                spent_slip="abcd",
+            ),
         ],
     ),
     Case(
@@ -481,8 +490,9 @@ CASES = [
         record(SENT, DONE, is_at_location=True),
         [note(APPROVED)],
         [
-            Report(f"{APPROVED} is a copy of the letter {ID}, and went to Done/."),
-            MoveFile(APPROVED, "Done"),
+            MoveFile(
+                APPROVED, "Done", f"{APPROVED} is a copy of the letter {ID}, and went to Done/."
+            ),
         ],
     ),
     Case(
@@ -538,13 +548,11 @@ CASES = [
         None,
         [slip(age=1.0, spent_on=ID, is_letter_sent=True, is_filed=True)],
         [
-            Report(
-                f"{APPROVED} is void, and went to Rejected/: a copy of the slip that let"
-                f" the letter {ID} out; a new one needs a `created` of its own."
-            ),
             MoveFile(
                 APPROVED,
                 "Rejected",
+                f"{APPROVED} is void, and went to Rejected/: a copy of the slip that let"
+                f" the letter {ID} out; a new one needs a `created` of its own.",
                 {
                     "status": "void",
                     "reason": f"a copy of the slip that let the letter {ID} out; a new one needs a"
@@ -665,17 +673,16 @@ def test_every_row_about_notes_has_a_case() -> None:
 def test_a_note_that_stands_unchanged_where_it_belongs_needs_no_plan(
     state: life.State, path: str
 ) -> None:
-    assert is_untouched(state, path, [unchanged(path)], is_current=True)
-    assert not is_untouched(state, path, [unchanged(path)], is_current=False)
-    assert not is_untouched(state, "Drafts/b.md", [unchanged(path)], is_current=True)
-    assert not is_untouched(state, path, [note(path)], is_current=True)
-    assert not is_untouched(state, path, [unchanged(path), note(DONE)], is_current=True)
-    assert not is_untouched(state, path, [], is_current=True)
+    assert is_untouched(state, path, [unchanged(path)])
+    assert not is_untouched(state, "Drafts/b.md", [unchanged(path)])
+    assert not is_untouched(state, path, [note(path)])
+    assert not is_untouched(state, path, [unchanged(path), note(DONE)])
+    assert not is_untouched(state, path, [])
 
 
 def test_a_letter_approved_by_a_slip_is_always_planned() -> None:
     state = life.Approved(BY_SLIP, NOW, 0)
-    assert not is_untouched(state, APPROVED, [unchanged(APPROVED)], is_current=True)
+    assert not is_untouched(state, APPROVED, [unchanged(APPROVED)])
 
 
 def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
@@ -683,14 +690,3 @@ def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
     assert plan_slip(APPROVED, "aa", [ID]) == [Update(ID, "approve", notice="", slip="aa")]
     several = f"{APPROVED} fits 2 letters, and so approves none."
     assert plan_slip(APPROVED, "aa", [ID, "other"]) == [Report(several)]
-
-
-def test_requests_are_adopted_while_there_is_room() -> None:
-    requests = [slip(path=f"Plans/{name}.md") for name in "abc"]
-    rules = Rules(live=True, open_letters=4)
-    assert plan_requests(requests, 2, rules) == [
-        Report("4 requests wait already; the others stay in Plans/."),
-        PresentRequest("Plans/a.md", None),
-        PresentRequest("Plans/b.md", None),
-    ]
-    assert len(plan_requests(requests, 1, rules)) == 3

@@ -21,6 +21,7 @@ from tests.desks import ANN, SEND, START, Dead, Office, state
 from tests.fences import fenced
 from tests.mails import mail
 from tests.narrow import narrow, present
+from tests.posting import post
 from tests.providers import BARRED, BUSY, Courier
 
 BOB = Address.parse("bob@example.net")
@@ -49,7 +50,7 @@ def put(
 
 def call(office: Office, letter: Letter | None = None) -> Entry:
     """Let an agent ask in a contract in which slips count."""
-    return office.desk.calls.post(SEND, letter or office.letter(), Proposal(), slips=True)
+    return post(office.desk, SEND, letter or office.letter(), Proposal(), slips=True)
 
 
 def done(office: Office, name: str = "ann") -> bool:

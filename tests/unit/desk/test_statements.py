@@ -1,6 +1,7 @@
 """How often the ledger is asked on the way of one letter: each statement is a round trip to a shared database."""
 
 from tests.desks import SEND, Office, database_of
+from tests.posting import post
 
 MOST = 44
 CONTROL = ("BEGIN", "COMMIT", "PRAGMA", "ROLLBACK")
@@ -13,7 +14,7 @@ def test_one_letter_takes_few_statements_from_the_proposal_to_done(office: Offic
         connection = database_of(office.desk.ledger)._connection
         connection.set_trace_callback(asked.append)
         letter = office.letter(subject=f"Letter {number}", text=f"Text {number}.\n")
-        entry = office.desk.calls.post(SEND, letter)
+        entry = post(office.desk, SEND, letter)
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
         office.clock.go(60)
         entry = office.desk.dispatch(entry.id)

@@ -19,6 +19,7 @@ from tests.desks import (
     Office,
     state,
 )
+from tests.posting import post
 from tests.providers import BARRED, Courier
 
 # closed
@@ -294,7 +295,7 @@ def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
 ) -> None:
     keep, put_back = backup
     letter = office.letter()
-    entry = office.desk.calls.post(SEND, letter)
+    entry = post(office.desk, SEND, letter)
     office.desk.verdicts.approve(entry, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
     keep()
     waiting = office.desk.calls.posting(SEND, letter)  # again, while the undo window is open

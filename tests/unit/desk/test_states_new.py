@@ -19,6 +19,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import File, Files, Ready, Vault
 from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
 from tests.narrow import narrow, present
+from tests.posting import post
 
 # new
 
@@ -120,7 +121,7 @@ def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_w
         "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n",
     )
     before = office.clock()
-    entry = office.desk.calls.post(SEND, office.letter(), Proposal(), slips=True)
+    entry = post(office.desk, SEND, office.letter(), Proposal(), slips=True)
     assert entry.kind == "sent"
     assert present(narrow(entry.state, life.Sent).verdict).via == "slip"
     assert office.clock() == before

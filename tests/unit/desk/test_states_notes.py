@@ -16,6 +16,7 @@ from postroom.store.ledger import SqliteLedger
 from postroom.store.sql.letters import LetterReader
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state
+from tests.posting import post
 from tests.providers import BUSY, Courier
 
 # notes in the way
@@ -68,7 +69,7 @@ def test_what_cannot_be_put_away_is_said_by_its_own_name_and_stops_no_other(
     slip = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
     office.write(f"{APPROVED}/slip.md", slip)
     entry = office.approved()
-    sent = office.desk.calls.post(SEND, office.letter(), slips=True)
+    sent = post(office.desk, SEND, office.letter(), slips=True)
     office.desk.send_approved()
     other = office.propose()
     office.move(other.id, APPROVED)

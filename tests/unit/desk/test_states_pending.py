@@ -151,7 +151,7 @@ def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(
 ) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
-    text = present(office.desk.note_text(entry))
+    text = present(office.desk.display.text(entry))
     edited = office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
     assert office.desk.note_difference(edited) == ""
     office.desk.approve(entry.id, by="ada", digest=edited.digest)
@@ -175,7 +175,7 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
 def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
-    text = present(office.desk.note_text(entry))
+    text = present(office.desk.display.text(entry))
     office.edit(entry.id, "1th time.", "1th time. And one more word.")
     with suppress(Conflict):  # refused is as good
         office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)

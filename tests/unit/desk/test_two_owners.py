@@ -22,6 +22,7 @@ from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.narrow import present
+from tests.posting import post
 
 ANN = Address.parse("ann@example.com")
 ACT = r"POST /gmail/v1/users/me/drafts/send$"
@@ -45,7 +46,7 @@ def office(person: Person, service: Gmail) -> Iterator[Desk]:
 
 def approved(desk: Desk, subject: str = "Tea") -> Entry:
     letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
-    entry = desk.calls.post(Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
+    entry = post(desk, Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
     return desk.approve(entry.id, by="ada", digest=entry.digest)
 
 

@@ -39,8 +39,7 @@ _UNPLANNED = {"planned_path": "", "planned_hash": ""}
 
 
 def load_settings(session: Session) -> DeskSettings:
-    row = session.row(f"SELECT {', '.join(_NAMES)} FROM desk")
-    settings = DeskSettings(*row or ())
+    settings = DeskSettings(*session.row(f"SELECT {', '.join(_NAMES)} FROM desk") or ())
     return replace(settings, approval_required=bool(settings.approval_required))
 
 
@@ -48,10 +47,7 @@ class BudgetReader(Noun):
     """The claims that count against the limits."""
 
     def spent(self, now: Stamp, seconds: float) -> list[Spent]:
-        """Return the claims that are younger than this, or may be, oldest first.
-
-        None is older than one before it, whatever a clock said that was behind for a while.
-        """
+        """Return the claims that are younger than this, or may be, oldest first; none is older than one before it."""
         found = self._session.rows(
             "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
             " FROM claim WHERE (boot = ? AND steady > ?) OR ((boot != ? OR boot = '') AND wall > ?))"
@@ -70,10 +66,7 @@ class BudgetReader(Noun):
 
 
 class BudgetStore(BudgetReader):
-    """The claims that count against the limits, to be spent and given back."""
-
     def spend(self, id: str, recipients: int, thread: str, at: Stamp) -> None:
-        """Count a claim of this many recipients."""
         ((row,),) = self._session.rows(
             "INSERT INTO claim (letter, recipients, thread, wall, boot, steady)"
             " VALUES (?, ?, ?, ?, ?, ?) RETURNING row",
@@ -104,26 +97,22 @@ class LogBacklog(NamedTuple):
 
 
 class ActionReader(Noun):
-    """The chain of audit lines."""
-
     def head(self) -> int:
         return self._find(int, "coalesce(max(seq), 0)", "action") or 0
 
     def backlog(self) -> LogBacklog:
-        """Return what the log still lacks."""
         found = self._session.rows(
             "SELECT log_seq, log_name, log_size, log_changed, (SELECT max(seq) FROM action), seq, line"
             " FROM desk LEFT JOIN action ON seq > log_seq ORDER BY seq"
         )
         if not found:
             return LogBacklog(LogPosition(), self.head(), self.after())
-        lines = [(row[5], row[6]) for row in found if row[5] is not None]
+        lines = [row[5:] for row in found if row[5] is not None]
         return LogBacklog(LogPosition(*found[0][:4]), found[0][4] or 0, lines)
 
     def after(self, number: int = 0) -> list[tuple[int, str]]:
-        """Return the lines past this number, each with its number."""
         sql = "SELECT seq, line FROM action WHERE seq > ? ORDER BY seq"
-        return self._all(lambda seq, line: (seq, line), sql, number)
+        return self._session.rows(sql, [number])
 
 
 class ActionStore(ActionReader):
@@ -137,7 +126,6 @@ class ActionStore(ActionReader):
         self.last = 0  # the last line that this transaction added
 
     def append(self, action: Action) -> None:
-        """Add a line to the chain."""
         from uuid import UUID  # who only reads needs none
 
         id = str(UUID(bytes=self._draw(16), version=4))
@@ -215,16 +203,19 @@ class NoteReader(Noun):
             " UNION ALL SELECT letter FROM note WHERE path = '' AND letter IN (SELECT id FROM letter)"
             f" UNION ALL SELECT letter FROM note WHERE {ranges}) ORDER BY letter.row"
         )
-        return self._all(_expected, sql, *ends)
+        return [
+            ExpectedNote(
+                key, NoteLocation(*row[:8]), letter_state(key, *row[8:]) if row[8] else None
+            )
+            for key, *row in self._session.rows(sql, ends)
+        ]
 
     def in_folders(self, *folders: str) -> dict[str, tuple[str, NoteLocation]]:
-        """Return the notes in these folders: path, key and location."""
         ranges, ends = _in_folders(folders)
         found = self._session.rows(f"SELECT letter, {_LOCATION} FROM note WHERE {ranges}", ends)
         return {row[1]: (row[0], NoteLocation(*row[1:])) for row in found}
 
     def status(self, id: str) -> NoteStatus:
-        """Return where a note is, and what was about to be written, and where."""
         sql = f"SELECT {_LOCATION}, planned_path, planned_hash FROM note WHERE letter = ?"
         return self._one(note_status, sql, id) or NO_NOTE
 
@@ -234,19 +225,9 @@ def _in_folders(folders: Sequence[str]) -> tuple[str, list[str]]:
     return ranges, [end for folder in folders for end in (f"{folder}/", f"{folder}0")]
 
 
-def _expected(key: str, *row: Any) -> ExpectedNote:  # noqa: ANN401 - the columns of a row
-    letter = letter_state(key, *row[8:]) if row[8] else None
-    return ExpectedNote(key, NoteLocation(*row[:8]), letter)
-
-
 class NoteStore(NoteReader):
-    """Notes, before and after they are written."""
-
     def plan_write(self, id: str, path: str, hash: str, known: NoteStatus = NO_NOTE) -> None:
-        """Record what is about to be written where, in case the process ends before it is done.
-
-        `Conflict` where the note is no longer where it is `known` to be: another process was quicker.
-        """
+        """Record what is about to be written where; `Conflict` where the note is no longer where it is `known` to be."""
         planned = self._session.run(
             "INSERT INTO note (letter, planned_path, planned_hash) VALUES (?, ?, ?)"
             " ON CONFLICT (letter) DO UPDATE SET planned_path = excluded.planned_path,"
@@ -257,7 +238,6 @@ class NoteStore(NoteReader):
             raise Conflict(f"Another process writes the note of {id}")
 
     def finish_write(self, id: str, location: NoteLocation) -> None:
-        """Record where a note is that was written as planned."""
         self._upsert("note", {"letter": id}, location._asdict() | _UNPLANNED)
 
     def save_location(self, id: str, location: NoteLocation) -> None:
@@ -265,21 +245,18 @@ class NoteStore(NoteReader):
 
 
 class ToolNoteReader(Noun):
-    """Files that tools wrote."""
-
     def match(self, path: str, inode: int, text_hash: str) -> ToolNote | None:
         """Return the record that has most in common with a file, of several the newest."""
-        stem = note_stem(path)
-        return self._one(
-            lambda agent, path, same: ToolNote(agent, path, inode_only=not same),
+        sql = (
             "SELECT agent, path, same FROM (SELECT agent, path, row,"
             " CASE WHEN path = ? THEN 1 ELSE 0 END + CASE WHEN stem = ? THEN 1 ELSE 0 END"
             " + CASE WHEN text_hash = ? THEN 1 ELSE 0 END AS same,"
             " CASE WHEN inode = ? AND inode != 0 THEN 1 ELSE 0 END AS same_inode FROM tool_note"
             " WHERE path = ? OR stem = ? OR text_hash = ? OR (inode = ? AND inode != 0)) AS candidate"
-            " ORDER BY same + same_inode DESC, row DESC LIMIT 1",
-            *[path, stem, text_hash, inode] * 2,
+            " ORDER BY same + same_inode DESC, row DESC LIMIT 1"
         )
+        row = self._session.row(sql, [path, note_stem(path), text_hash, inode] * 2)
+        return ToolNote(row[0], row[1], inode_only=not row[2]) if row else None
 
     def has(self, path: str, text_hash: str = "") -> bool:
         """Whether a tool wrote a file at this path; with a hash, whether it wrote that text there."""
@@ -288,10 +265,7 @@ class ToolNoteReader(Noun):
 
 
 class ToolNoteStore(ToolNoteReader):
-    """Files that tools write."""
-
     def add(self, path: str, inode: int, text_hash: str, agent: str) -> None:
-        """Record a file that a tool is about to write or move."""
         keys = {"path": path, "text_hash": text_hash, "inode": inode}
         # Not updated in place: of several rows the newest counts.
         self._delete("tool_note", **keys)
@@ -310,10 +284,6 @@ class ToolNoteStore(ToolNoteReader):
         self._update("tool_note", {"inode": 0}, inode=inode)
 
 
-def _approval_request(agent: str | None, letters: str) -> ApprovalRequest:
-    return ApprovalRequest(agent, [(id, digest) for id, digest in json.loads(letters)])
-
-
 class SlipReader(Noun):
     """Slips and requests: approvals that people, or agents, wrote as notes."""
 
@@ -323,29 +293,23 @@ class SlipReader(Noun):
         return {hash: (stamp(seen), letter) for hash, seen, letter in found}
 
     def is_unspent(self, hash: str) -> bool:
-        """Whether a slip was seen, and has approved nothing so far."""
         return self._has("slip", hash=hash, letter="")
 
     def is_filed(self, hash: str) -> bool:
-        """Whether a spent slip was put into its folder."""
         return bool(self._find(str, "filed_path", "slip", hash=hash))
 
     def is_trusted(self, text_hash: str) -> bool:
-        """Whether a slip counts though tools may have written notes of its age."""
         return self._has("trusted_slip", text_hash=text_hash)
 
     def request(self, hash: str) -> ApprovalRequest | None:
-        """Return the request that the desk wrote with this text, if it wrote one."""
-        return self._find(_approval_request, "agent, letters", "approval_request", hash=hash)
+        row = self._row("agent, letters", "approval_request", hash=hash)
+        return ApprovalRequest(row[0], list(map(tuple, json.loads(row[1])))) if row else None
 
 
 class SlipStore(SlipReader):
-    """Slips and requests, to be seen and spent."""
-
     def add(self, hash: str) -> None:
-        """Record when a slip was first seen."""
-        seen = json.dumps(self._clock())
-        self._insert("slip", {"hash": hash, "seen": seen}, "ON CONFLICT (hash) DO NOTHING")
+        columns = {"hash": hash, "seen": json.dumps(self._clock())}
+        self._insert("slip", columns, "ON CONFLICT (hash) DO NOTHING")
 
     def spend(self, hash: str, id: str, is_fresh: Callable[[Stamp], bool]) -> None:
         """Spend a slip on a letter, once, while it is fresh; else `Denied`."""
@@ -374,22 +338,18 @@ class SessionReader(Noun):
     """Who may use the page. Only hashes of secrets are kept."""
 
     def is_ticket_valid(self, ticket: str) -> bool:
-        """Whether this one-time secret still opens the page."""
         return self._person("ticket", ticket, TICKET_SECONDS) is not None
 
     def person(self, secret: str) -> str | None:
-        """Return whose browser has this secret, if its session has not ended."""
         return self._person("web_session", secret, SESSION_SECONDS)
 
     def _person(self, table: str, secret: str, seconds: float) -> str | None:
-        row = self._find(lambda *row: row, "person, at", table, hash=_hash(secret))
+        row = self._row("person, at", table, hash=_hash(secret))
         # A clock that was set back makes it older too, never younger.
         return str(row[0]) if row and abs(self._clock().wall - row[1]) < seconds else None
 
 
 class SessionStore(SessionReader):
-    """Who may use the page from now on."""
-
     def issue_ticket(self, ticket: str, person: str) -> None:
         self._add("ticket", ticket, person)
 
@@ -402,7 +362,6 @@ class SessionStore(SessionReader):
         return person
 
     def end(self, secret: str) -> None:
-        """End the session with this secret."""
         self._delete("web_session", hash=_hash(secret))
 
     def _add(self, table: str, secret: str, person: str) -> None:

@@ -31,14 +31,12 @@ class LetterReader(Noun):
     _is_html_current = False
 
     def get(self, id: str) -> Entry:
-        """Return one letter, or raise `NotFound`."""
         found = self.find(id)
         if found is None:
             raise NotFound(f"There is no letter {id}", remedy="`postroom pending` lists them.")
         return found
 
     def find(self, id: str) -> Entry | None:
-        """Return a letter, if there is one of this id."""
         return self._first(f"{ENTRIES} WHERE letter.id = ? ORDER BY enclosure.place", id)
 
     def _first(self, sql: str, *values: object) -> Entry | None:
@@ -78,7 +76,6 @@ class LetterReader(Noun):
         )
 
     def in_states(self, *states: str) -> list[Entry]:
-        """Return all letters in these states, oldest first."""
         sql = f"{ENTRIES} WHERE state IN ({marks(states)}) ORDER BY letter.row, enclosure.place"
         return rows.entries(self._session.rows(sql, states))
 
@@ -90,13 +87,10 @@ class LetterReader(Noun):
 
     def by_key(self, agent: str, key: str) -> tuple[str, str] | None:
         """Return id and content key of the letter that an agent's idempotency key names."""
-        return self._find(rows.pair, "letter, content_key", "idempotency", agent=agent, key=key)
+        return self._row("letter, content_key", "idempotency", agent=agent, key=key)
 
     def load_of(self, agent: str, count: int) -> tuple[int, list[Stamp]]:
-        """Return how many letters of this agent are open, and when it proposed its last `count`.
-
-        Where it has proposed fewer, no times are returned.
-        """
+        """Return how many letters of an agent are open, and when it proposed its last `count`, if so many."""
         (waiting, _), *found = self._session.rows(
             f"SELECT count(*), '' FROM letter WHERE agent = ? AND state IN ({OPEN}) UNION ALL"
             " SELECT 0, created FROM (SELECT created FROM letter WHERE agent = ?"
@@ -107,7 +101,6 @@ class LetterReader(Noun):
         return int(waiting), times if len(times) == count else []
 
     def with_same_text(self, text: str, *, except_id: str) -> tuple[str, ...]:
-        """Return the ids of earlier letters with the same text, newest first, at most 5."""
         sql = (
             "SELECT id FROM letter WHERE text_key = ? AND id != ? AND state != 'rehearsal'"
             " ORDER BY row DESC LIMIT 5"
@@ -115,7 +108,6 @@ class LetterReader(Noun):
         return tuple(self._all(str, sql, rows.text_key(text), except_id))
 
     def past_states(self, id: str) -> list[life.State]:
-        """Return the states of a letter, oldest first."""
         return self._all(
             life.load, "SELECT state, detail FROM history WHERE letter = ? ORDER BY version", id
         )
@@ -136,7 +128,6 @@ class LetterReader(Noun):
         return row is not None
 
     def was_approved_by(self, id: str, slip: str) -> bool:
-        """Whether this slip approved the letter before."""
         return self._has("history", letter=id, state="approved", slip=slip)
 
     def with_old_html(self) -> list[str]:
@@ -151,7 +142,6 @@ class LetterReader(Noun):
 
 class LetterStore(LetterReader):
     def insert(self, entry: Entry) -> Entry:
-        """Enter a letter that is frozen for the first time."""
         letter = entry.letter
         columns = {
             "id": letter.id,
@@ -275,7 +265,6 @@ class LetterStore(LetterReader):
             self._delete("old_html", letter=letter.id)
 
     def remove_rehearsal(self, id: str) -> None:
-        """Delete a rehearsal that another one replaces."""
         self._delete("letter", id=id, state="rehearsal")
         for table in ("enclosure", "history", "idempotency"):
             self._delete(table, letter=id)
@@ -306,7 +295,6 @@ class LetterLists(Noun):
         return [rows.summary(row) for row in reversed(found)]
 
     def count(self, *states: str, words: Sequence[str] = (), agent: str | None = None) -> int:
-        """Return how many letters `summaries` finds."""
         where, values = _where(states, words, agent)
         sql = f"SELECT count(*) FROM letter WHERE {where}"
         patience = PATIENCE if words else None
@@ -321,7 +309,6 @@ class LetterLists(Noun):
         return tuple(int(part or 0) for part in row or ())
 
     def agents(self) -> list[AgentActivity]:
-        """Return each agent that has written letters, the last writer first."""
         found: dict[str, AgentActivity] = {}
         sql = "SELECT agent, state, count(*), max(created_at) FROM letter GROUP BY agent, state"
         for agent, state, count, last in self._session.rows(sql):
@@ -331,10 +318,7 @@ class LetterLists(Noun):
         return sorted(found.values(), key=lambda one: -one.last)
 
     def per_day(self, since: float, offset: int) -> dict[int, dict[str, int]]:
-        """Return how many letters were approved, rejected and sent on each day since then.
-
-        Days are numbered from 1970; they begin `offset` seconds before UTC's.
-        """
+        """Return how many letters had which outcome on each day since then; days begin `offset` seconds before UTC's."""
         found: dict[int, dict[str, int]] = {}
         # A letter that is held has several rows of one verdict.
         sql = (
@@ -348,10 +332,7 @@ class LetterLists(Noun):
 
 
 class ProofReader(Noun):
-    """What providers gave to tell what became of letters."""
-
     def get(self, id: str) -> ProviderProof | None:
-        """Return a letter's proof."""
         return self._find(ProviderProof, "proof, digest, unanswered", "proof", letter=id)
 
     def before_send(self, id: str) -> tuple[int, ProviderProof | None, str]:
@@ -367,7 +348,6 @@ class ProofReader(Noun):
         return version or 0, proof, restored
 
     def unreleased(self) -> list[str]:
-        """Return the closed letters whose proof the provider has still to take back."""
         # A join would walk through all letters.
         return self._all(
             str,
@@ -401,8 +381,7 @@ class ProofStore(ProofReader):
 
     def mark_answered(self, id: str) -> None:
         """Record that the last send by a letter's proof was refused, and did nothing."""
-        sql = "UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?"
-        self._session.run(sql, [id])
+        self._session.run("UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?", [id])
 
     def drop(self, id: str, proof: str = "", *, unanswered: bool = True) -> bool:
         """Delete a letter's proof, if it is this one; with `unanswered` false, only if every send was answered."""
@@ -412,7 +391,6 @@ class ProofStore(ProofReader):
         return self._delete("proof", letter=id, **where) > 0
 
     def add_orphan(self, id: str, since: Stamp | None = None, swept: Stamp | None = None) -> None:
-        """Record that the provider may hold something of a letter that no proof names."""
         columns = {
             "since": json.dumps(since or self._clock()),
             "swept": json.dumps(swept) if swept else "",
@@ -420,7 +398,6 @@ class ProofStore(ProofReader):
         self._upsert("orphan", {"letter": id}, columns)
 
     def drop_orphan(self, id: str) -> None:
-        """Record that the provider holds nothing more of a letter."""
         self._delete("orphan", letter=id)
 
 

@@ -19,7 +19,7 @@ from postroom.core.records import (
 )
 from postroom.core.stamp import Stamp
 from postroom.store.protocol import Row
-from postroom.store.sql.rows import OPEN, Noun, marks, pair
+from postroom.store.sql.rows import OPEN, Noun, marks
 
 if TYPE_CHECKING:
     from postroom.core.handbook import Judgement, MailFacts
@@ -31,23 +31,17 @@ MOST_SENDERS: Final = 3  # mails that are named for a token
 
 
 class InboxReader(Noun):
-    """Mail that came in, and what is to be done about it."""
-
     def cursor(self, account: str) -> MailboxCursor | None:
-        """Return how far this account was followed; None where it never was."""
         return self._find(MailboxCursor, "cursor, floor", "mailbox_cursor", account=account)
 
     def known_of(self, account: str, ids: Sequence[str]) -> set[str]:
-        """Return those of these mails that were seen before."""
         sql = f"SELECT message FROM inbox_item WHERE account = ? AND message IN ({marks(ids)})"
         return set(self._all(str, sql, account, *ids))
 
     def get(self, account: str, message: str) -> InboxItem | None:
-        """Return what is known of a mail."""
         return next(iter(self._items("account = ? AND message = ?", account, message)), None)
 
     def in_states(self, *states: str) -> list[InboxItem]:
-        """Return mails in these states, oldest first."""
         return self._items(f"state IN ({marks(states)})", *states)
 
     def _items(self, where: str, *values: object) -> list[InboxItem]:
@@ -56,16 +50,11 @@ class InboxReader(Noun):
 
     def page(self, state: str, count: int, after: int = 0) -> list[tuple[int, InboxItem]]:
         """Return the oldest mails in this state past a row, each with its row."""
-        return self._all(
-            lambda row, *columns: (row, _item(*columns)),
-            f"SELECT row, {_COLUMNS} FROM inbox_item WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
-            state,
-            after,
-            count,
-        )
+        sql = f"SELECT row, {_COLUMNS} FROM inbox_item WHERE state = ? AND row > ? ORDER BY row LIMIT ?"
+        found = self._session.rows(sql, [state, after, count])
+        return [(row, _item(*columns)) for row, *columns in found]
 
     def with_stale_note(self) -> list[InboxItem]:
-        """Return the mails whose note does not show what the ledger has."""
         return self._items(
             "note_stale != 0 AND EXISTS (SELECT 1 FROM note WHERE note.path != ''"
             " AND note.letter = 'mail ' || account || ' ' || message)"
@@ -82,12 +71,10 @@ class InboxReader(Noun):
         )
 
     def drafts_in_thread(self, account: str, thread: str, since: float) -> int:
-        """Return how many letters were drafted automatically in a conversation since then."""
         sql = "SELECT count(*) FROM thread_draft WHERE account = ? AND thread = ? AND at > ?"
         return int(self._session.rows(sql, [account, thread, since])[0][0])
 
     def count_by_state(self, since: float = 0) -> dict[str, int]:
-        """Return how many mails are in each state, of those that changed since then."""
         sql = "SELECT state, count(*) FROM inbox_item WHERE changed >= ? GROUP BY state"
         return dict(self._session.rows(sql, [since]))
 
@@ -125,16 +112,12 @@ class InboxStore(InboxReader):
         return new
 
     def mark_note_current(self, item: InboxItem) -> None:
-        """Record that the note of a mail shows this version."""
         key = {"account": item.account, "message": item.message, "version": item.version}
         self._update("inbox_item", {"note_stale": 0}, **key)
 
     def add_draft_in_thread(self, account: str, thread: str, letter: str) -> None:
-        """Count a letter that was drafted automatically in a conversation."""
-        columns = {"account": account, "thread": thread, "at": self._clock().wall}
-        self._insert(
-            "thread_draft", {"letter": letter, **columns}, "ON CONFLICT (letter) DO NOTHING"
-        )
+        columns = {"letter": letter, "account": account, "thread": thread, "at": self._clock().wall}
+        self._insert("thread_draft", columns, "ON CONFLICT (letter) DO NOTHING")
 
 
 def _item(*row: Any) -> InboxItem:  # noqa: ANN401 - the columns of a row
@@ -145,12 +128,9 @@ def _item(*row: Any) -> InboxItem:  # noqa: ANN401 - the columns of a row
     if facts is not None:
         lists = {name: tuple(facts.get(name, ())) for name in ("recipients", "labels")}
         facts = MailFacts(**facts | lists)
-    columns |= {
-        "state": InboxState(columns["state"]),
-        "facts": facts,
-        "judgement": Judgement(**judgement) if judgement else None,
-    }
-    return InboxItem(**columns)
+    judgement = Judgement(**judgement) if judgement else None
+    parsed = {"state": InboxState(columns["state"]), "facts": facts, "judgement": judgement}
+    return InboxItem(**columns | parsed)
 
 
 def _column_value(value: InboxValue) -> object:
@@ -195,11 +175,7 @@ class ExposureReader(Noun):
         return found
 
     def correspondents(self, account: str) -> tuple[frozenset[str], str]:
-        """Return the addresses that the person of this account has written to, as far as is known.
-
-        Of some only the domain is known: `@example.org`. Second is the newest mail in Sent whose
-        recipients are among them.
-        """
+        """Return whom the person wrote to, of some only `@example.org`; and the newest mail in Sent of these."""
         found = self._session.rows(
             "SELECT 'sent', message FROM last_sent WHERE account = ? UNION ALL"
             " SELECT 'address', address FROM correspondent WHERE account = ?",
@@ -211,10 +187,7 @@ class ExposureReader(Noun):
 
 class ExposureStore(ExposureReader):
     def record(self, mail: ShownMail, tokens: Mapping[str, Collection[str]]) -> None:
-        """Record which tokens a mail shows, by the part of the mail that they stand in.
-
-        A token that the mail has shown before keeps the time when it did so first.
-        """
+        """Record which tokens a mail shows, by its part; a token that it has shown before keeps its first time."""
         now = self._clock().wall
         ((message,),) = self._session.rows(
             "INSERT INTO shown_mail (account, id, sender, subject, date, sent, last_at)"
@@ -227,19 +200,17 @@ class ExposureStore(ExposureReader):
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (token, message, part)"
             " DO UPDATE SET last_at = excluded.last_at",
             [
-                (token, message, mail.sender, part, now, now)
-                for part, found in tokens.items()
-                for token in sorted(found)
+                (t, message, mail.sender, part, now, now)
+                for part in tokens
+                for t in sorted(tokens[part])
             ],
         )
 
     def forget_before(self, before: float) -> None:
-        """Delete what no mail has shown since this time."""
         for table in ("exposure", "shown_mail"):
             self._session.run(f"DELETE FROM {table} WHERE last_at < ?", [before])
 
     def add_correspondents(self, account: str, addresses: Collection[str], last_sent: str) -> None:
-        """Record addresses that the person has written to, in mails up to `last_sent`."""
         self._session.run_many(
             "INSERT INTO correspondent (account, address) VALUES (?, ?)"
             " ON CONFLICT (account, address) DO NOTHING",
@@ -251,28 +222,24 @@ class ExposureStore(ExposureReader):
 class DraftReader(Noun):
     def get(self, account: str, id: str) -> tuple[str, str] | None:
         """Return the version in which Postroom left a draft, and its agent."""
-        return self._find(pair, "version, agent", "provider_draft", account=account, id=id)
+        return self._row("version, agent", "provider_draft", account=account, id=id)
 
     def of_agent(self, account: str, agent: str) -> list[str]:
-        """Return the drafts that Postroom made for this agent."""
         sql = "SELECT id FROM provider_draft WHERE account = ? AND agent = ?"
         return self._all(str, sql, account, agent)
 
 
 class DraftStore(DraftReader):
     def save(self, account: str, id: str, version: str, agent: str) -> None:
-        """Record the version in which Postroom left a draft."""
-        keys, columns = {"account": account, "id": id}, {"version": version, "agent": agent}
-        self._upsert("provider_draft", keys, columns)
+        keys = {"account": account, "id": id}
+        self._upsert("provider_draft", keys, {"version": version, "agent": agent})
 
     def remove(self, account: str, id: str) -> None:
-        """Forget a draft that is gone."""
         self._delete("provider_draft", account=account, id=id)
 
 
 class LabelChangeReader(Noun):
     def newest(self) -> list[LabelChange]:
-        """Return the changes that can be undone, newest first."""
         return self._all(
             lambda *row: LabelChange(*row[:5], *(frozenset(json.loads(one)) for one in row[5:])),
             "SELECT number, at, agent, account, message, added, removed FROM label_change"
@@ -280,14 +247,12 @@ class LabelChangeReader(Noun):
         )
 
     def times(self, count: int) -> list[Stamp]:
-        """Return when the last changes were made, newest first."""
         sql = "SELECT at, boot, steady FROM label_change ORDER BY number DESC LIMIT ?"
         return self._all(Stamp, sql, count)
 
 
 class LabelChangeStore(LabelChangeReader):
     def add(self, change: LabelChange) -> int:
-        """Record a change by its inverse, and return its number."""
         added, removed = (json.dumps(sorted(one)) for one in (change.added, change.removed))
         ((number,),) = self._session.rows(
             "INSERT INTO label_change (agent, account, message, added, removed, at, boot, steady)"
@@ -297,5 +262,4 @@ class LabelChangeStore(LabelChangeReader):
         return int(number)
 
     def remove(self, number: int) -> None:
-        """Forget a change that did not happen, or was undone."""
         self._delete("label_change", number=number)

@@ -52,26 +52,29 @@ class Noun:
         self._clock = clock
 
     def _one(self, make: Callable[..., T], sql: str, *values: object) -> T | None:
-        """Return what `make` makes of the first row, if there is one."""
         row = self._session.row(sql, values)
         return make(*row) if row else None
 
     def _all(self, make: Callable[..., T], sql: str, *values: object) -> list[T]:
-        """Return what `make` makes of each row."""
         return [make(*row) for row in self._session.rows(sql, values)]
 
     def _find(self, make: Callable[..., T], columns: str, table: str, **where: object) -> T | None:
-        """Return what `make` makes of these columns of the row that has these values, if there is one."""
-        return self._one(make, f"SELECT {columns} FROM {table}{_where(where)}", *where.values())
+        """Return what `make` makes of `_row`, if there is one."""
+        row = self._row(columns, table, **where)
+        return make(*row) if row else None
+
+    def _row(self, columns: str, table: str, **where: object) -> Row | None:
+        """Return these columns of the row that has these values, if there is one."""
+        sql = f"SELECT {columns} FROM {table}{_where(where)}"
+        return self._session.row(sql, list(where.values()))
 
     def _has(self, table: str, **where: object) -> bool:
-        """Whether a table has a row with these values."""
-        return self._find(bool, "1", table, **where) is not None
+        return self._row("1", table, **where) is not None
 
-    def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> int:
-        """Add a row, and return how many were added; `conflict` is what becomes of one that is there."""
+    def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> None:
+        """Add a row; `conflict` is what becomes of one that is there."""
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)}) {conflict}"
-        return self._session.run(sql, list(columns.values()))
+        self._session.run(sql, list(columns.values()))
 
     def _upsert(
         self, table: str, keys: Mapping[str, object], columns: Mapping[str, object]
@@ -82,18 +85,15 @@ class Noun:
         self._insert(table, {**keys, **columns}, conflict)
 
     def _update(self, table: str, columns: Mapping[str, object], **where: object) -> int:
-        """Change the rows that have these values, or all; return how many."""
         changes = ", ".join(f"{name} = ?" for name in columns)
         values = [*columns.values(), *where.values()]
         return self._session.run(f"UPDATE {table} SET {changes}{_where(where)}", values)
 
     def _save_desk(self, columns: Mapping[str, object]) -> None:
-        """Change the one row of the desk."""
         if not self._update("desk", columns):  # somebody emptied the table
             self._insert("desk", columns)
 
     def _delete(self, table: str, **where: object) -> int:
-        """Delete the rows that have these values; return how many."""
         return self._session.run(f"DELETE FROM {table}{_where(where)}", list(where.values()))
 
 
@@ -104,10 +104,6 @@ def _where(columns: Iterable[str]) -> str:
 
 def marks(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
-
-
-def pair(one: str, other: str) -> tuple[str, str]:
-    return one, other
 
 
 def stamp(text: str) -> Stamp:
@@ -150,7 +146,6 @@ def _entry(rows: list[Row]) -> Entry:
 
 
 def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
-    """Return the letter of the column `frozen`."""
     values: dict[str, Any] = json.loads(frozen)
     for part in ("to", "cc", "bcc", "reply_to"):
         values[part] = tuple(Address(*address) for address in values[part])
@@ -160,7 +155,6 @@ def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
-    """Return the columns that follow from a letter's text and recipients."""
     values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
     found_by = (agent, letter.id, recipients, letter.subject, letter.text)
@@ -201,7 +195,6 @@ def letter_state(id: str, kind: str, detail: str, version: int) -> LetterState:
 
 
 def decided_at(state: life.State) -> float | None:
-    """Return when a state was decided: by a verdict, or by its outcome."""
     match state:
         case life.Approved(verdict=verdict):
             return verdict.at.wall
