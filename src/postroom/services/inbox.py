@@ -218,7 +218,8 @@ class MailNotes:
         return self.sync.finish_write(_MailNote(self.sync.ledger, item))
 
     def is_unchanged(self, item: InboxItem) -> bool:
-        return self.sync.as_known(self.sync.ledger.notes.status(item.key)) is not None
+        location = self.sync.ledger.notes.location(item.key)
+        return self.sync.read_if(location.path, location.hash) is not None
 
     def is_filed(self, item: InboxItem, mail: MailView) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""

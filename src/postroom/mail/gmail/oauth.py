@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable, require
+from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable, raise_if
 from postroom.core.text import one_line
 from postroom.core.values import dataclass
 from postroom.store.files import NotRegularFile, locked, opened, replace
@@ -269,14 +269,14 @@ def _read_private_json(file: Path, forbidden: int, again: str) -> dict[str, Any]
         raise Unavailable(
             f"{file} cannot be read: {error.strerror}", remedy="Make it a file that you may read."
         ) from error
-    require(
+    raise_if(
         (
-            about.st_uid == os.geteuid(),
+            about.st_uid != os.geteuid(),
             f"{file} belongs to another user",
             "Move it away and sign in with `postroom auth gmail`.",
         ),
         (
-            not about.st_mode & forbidden,
+            about.st_mode & forbidden,
             f"Others may use {file} (mode {stat.S_IMODE(about.st_mode):04o})",
             f"Run `chmod 600 {file}`. If others had the chance to read it, then `postroom auth gmail --revoke`, and sign in again.",
         ),

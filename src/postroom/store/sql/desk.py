@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from postroom.core import audit
 from postroom.core.audit import Action, LogPosition, ParsedLine
