@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -32,16 +31,17 @@ SESSION_SECONDS: Final = 30 * 86_400.0  # after which a browser must sign in aga
 MAX_SESSIONS: Final = 200  # tickets, and sessions, that are kept
 MAX_CLAIMS: Final = 100_000  # that are remembered; more than any window has room for
 PRUNE_EVERY: Final = 1000  # claims
-_NAMES: Final = tuple(field.name for field in fields(DeskSettings))
+_NAMES: Final = tuple(DeskSettings.__annotations__)
+_SETTINGS: Final = f"SELECT {', '.join(_NAMES)} FROM desk"
 
 _LOCATION = ", ".join(f"note.{name}" for name in NoteLocation._fields)
 _UNPLANNED = {"planned_path": "", "planned_hash": ""}
 
 
 def load_settings(session: Session) -> DeskSettings:
-    row = session.row(f"SELECT {', '.join(_NAMES)} FROM desk")
-    settings = DeskSettings(*row or ())
-    return replace(settings, approval_required=bool(settings.approval_required))
+    row = session.row(_SETTINGS) or ()
+    values = dict(zip(_NAMES, row, strict=False))
+    return DeskSettings(**values | {"approval_required": bool(values.get("approval_required"))})
 
 
 class BudgetReader(Noun):
