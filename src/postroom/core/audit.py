@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,6 +25,7 @@ _REDACTED_WORD = r'"[^"]*+"@[^\s<>()\[\],;:"\\]*+|[^\s<>()\[\],;:"\\]++'
 _AT = "[@＠﹫]|%40"
 _DOMAIN = r"[\w.-]{0,100}"
 _OPAQUE = r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9+/_-]{32,}+={0,2}"
+_PLAIN = r"[a-z0-9_:-]{0,31}"  # nothing to redact
 # A note's path is as long as a token, but made of words and numbers; a token never is, throughout.
 _PATH_NAME = r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}"
 _BETWEEN = r"[+/_-]+"
@@ -54,8 +55,8 @@ def redact_subject(text: str) -> str:
 
 def redact_text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
-    if not message:
-        return ""
+    if re.fullmatch(_PLAIN, message):
+        return message
     return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
 
 
@@ -170,7 +171,7 @@ def write(
     if not re.fullmatch(_NAME, desk) or not re.fullmatch(_NAME, correlation_id):
         raise ValueError("a desk and a correlation are named in 64 plain characters at most")
     datetime.fromisoformat(timestamp)
-    values = asdict(action)
+    values = {**vars(action), "parameters": dict(action.parameters)}
     record = {
         "timestamp": timestamp,
         "correlation_id": correlation_id,

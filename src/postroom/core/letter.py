@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Final
 
 from postroom.core.address import Address
@@ -57,7 +58,7 @@ class Enclosure:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Letter:
     """Everything that a provider needs to send one mail, but its Date, which is set when it is sent."""
 
@@ -109,7 +110,7 @@ class Letter:
             (len(self.references) <= MAX_REFERENCES, many, ""), (size <= MAX_BYTES, large, smaller)
         )
 
-    @property
+    @cached_property
     def envelope(self) -> tuple[Address, ...]:
         """Every recipient, each once, in the order To, Cc, Bcc."""
         return tuple({address.key: address for address in (*self.to, *self.cc, *self.bcc)}.values())
@@ -147,12 +148,12 @@ class Letter:
         """The Message-ID, which comes from the id, so that every sending of this letter has the same."""
         return f"<{self.id}@{self.sender.domain}>"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What a person approves: SHA-256 over all of the letter but its Date."""
         return _sha256(self._canonical())
 
-    @property
+    @cached_property
     def content_key(self) -> str:
         """The digest without what the id gives: it recognises a repeated call."""
         return _sha256({name: value for name, value in self._canonical().items() if name != "id"})

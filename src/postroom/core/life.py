@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple, fields
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -193,11 +192,8 @@ def name(state: State) -> str:
 def dump(state: State) -> str:
     """Return what the ledger keeps of a state beside its name."""
     return json.dumps(
-        {
-            part.name: astuple(value) if isinstance(value, Verdict) else value
-            for part in fields(state)
-            if (value := getattr(state, part.name)) is not None
-        }
+        {name: value for name, value in vars(state).items() if value is not None},
+        default=lambda verdict: list(vars(verdict).values()),
     )
 
 
