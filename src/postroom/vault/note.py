@@ -25,6 +25,10 @@ REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
 # The lookbehind comes second: a search that begins with letters is fast over a long body.
 _CLOSING = re.compile(r"---(?<=[\r\n]---)[ \t]*(?:\r\n?|\n|\Z)")
+# A key and a text without escapes in double quotes, as most lines that Postroom writes are.
+_QUOTED_LINE = re.compile(
+    '([A-Za-z_][A-Za-z0-9_-]{0,200}): "([^"\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]*)"\n'
+)
 _NEWLINE = re.compile(r"\r\n?|\n")
 _RETURN = re.compile(r"\r\n?")
 _YAML_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
@@ -336,6 +340,8 @@ def _read(text: str, start: int, end: int) -> _Node:
         raise _corrupt(text, start, "the frontmatter is larger than 64 KB")
     if found := _UNREADABLE.search(block):
         raise _corrupt(text, start + found.start(), "control characters cannot stand here")
+    if simple := _read_quoted(text, start, end):
+        return simple
     events = yaml.parse(block, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
         next(events)
@@ -351,6 +357,23 @@ def _read(text: str, start: int, end: int) -> _Node:
         at = start + (mark.index if mark else 0)
         raise _corrupt(text, at, getattr(why, "problem", None) or "this is no YAML") from why
     return top._replace(start=start, end=end)
+
+
+def _read_quoted(text: str, start: int, end: int) -> _Node | None:
+    """Return a mapping of which each line is a `_QUOTED_LINE`, without YAML's parser, which takes long; None for another."""
+    inner: list[_Node] = []
+    fields: dict[str, Value] = {}
+    at = start
+    while found := _QUOTED_LINE.match(text, at, end):
+        key, value = found.groups()
+        if key in fields or key in _NULLS:
+            return None
+        fields[key] = value
+        colon = at + len(key)
+        inner.append(_Node(key, at, colon, plain=True))
+        inner.append(_Node(value, colon + 2, found.end() - 1, len(key) + 2))
+        at = found.end()
+    return _Node(fields, start, end, inner=inner) if fields and at == end else None
 
 
 def _pairs(inner: Sequence[_Node]) -> Iterator[tuple[_Node, _Node]]:
