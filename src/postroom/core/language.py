@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from postroom.core import query as nodes
@@ -311,6 +312,7 @@ def _both_sides(word: str) -> str:
     return f'Put a term on both sides of it; for the word itself write "{word}" in quotes.'
 
 
+@lru_cache(maxsize=64)
 def parse(text: str) -> Query:
     """Return the tree of a query, or raise `Invalid` with the place and the remedy."""
     length = f"The query has {len(text):,} characters; {MAX_QUERY:,} is the most"

@@ -59,6 +59,8 @@ class ExposureLog:
     clock: Callable[[], Stamp]
     _pruned: float = -REPEAT_SECONDS
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    # By account: the addresses written to, the newest mail that counts, and recipients that the ledger lacks.
+    _written: dict[str, tuple[frozenset[str], str, tuple[str, ...]]] = field(default_factory=dict)
 
     def saw_messages(self, account: str, *messages: Message) -> None:
         """Record what whole mails show, before an agent reads them."""
@@ -164,12 +166,18 @@ class ExposureLog:
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to so far, with those of mails sent since the last call."""
-        known, last_sent = self.ledger.exposure.correspondents(account)
+        written = self._written.get(account) or (*self.ledger.exposure.correspondents(account), ())
+        known, last_sent, waiting = written
         if sent := list(_sent_since(box, last_sent)):
-            found = {_key(party) for summary in sent for party in summary.to}
-            with self.ledger.write(synced=False) as tx:
-                tx.exposure.add_correspondents(account, found - known - {""}, sent[0].id)
-            known |= found - {""}
+            waiting += tuple(_key(party) for summary in sent for party in summary.to)
+            found, last_sent = frozenset(waiting) - {""}, sent[0].id
+            known |= found
+            # A process that begins later finds a few mails by itself, so not each is written.
+            if len(waiting) >= FIRST_PAGE_SIZE:
+                with self.ledger.write(synced=False) as tx:
+                    tx.exposure.add_correspondents(account, found, last_sent)
+                waiting = ()
+        self._written[account] = known, last_sent, waiting
         return known
 
 
