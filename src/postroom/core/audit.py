@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 from postroom.core.text import one_line
@@ -25,12 +26,12 @@ _REDACTED_WORD = r'"[^"]*+"@[^\s<>()\[\],;:"\\]*+|[^\s<>()\[\],;:"\\]++'
 _AT = "[@＠﹫]|%40"
 _DOMAIN = r"[\w.-]{0,100}"
 _OPAQUE = r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9+/_-]{32,}+={0,2}"
-_PLAIN = r"[a-z0-9_:-]{0,31}"  # nothing to redact
 # A note's path is as long as a token, but made of words and numbers; a token never is, throughout.
 _PATH_NAME = r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}"
 _BETWEEN = r"[+/_-]+"
 
 
+@lru_cache(maxsize=64)  # each of a letter's lines names its recipients
 def redact_address(spec: str) -> str:
     """Return the address with no more of its local part than the first letter."""
     at = list(re.finditer(_AT, spec))
@@ -55,9 +56,15 @@ def redact_subject(text: str) -> str:
 
 def redact_text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
-    if re.fullmatch(_PLAIN, message):
+    if _is_plain(message):
         return message
     return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is a short word or an id, in which nothing is redacted or cut."""
+    word = text.replace("_", "")
+    return not text or (len(text) < 32 and word.isascii() and word.isalnum() and word.islower())
 
 
 def _bounded(text: str) -> str:
@@ -134,8 +141,12 @@ class Action:
         if any(key.casefold() in _BODIES for key in self.parameters):
             raise ValueError("bodies are never logged")
         for name, most in _LONGEST.items():
-            object.__setattr__(self, name, _fit(redact_text(getattr(self, name)), most))
-        shown = {_fit(redact_text(k), 60): _value(k, v) for k, v in self.parameters.items()}
+            if not _is_plain(text := getattr(self, name)):
+                object.__setattr__(self, name, _fit(redact_text(text), most))
+        shown = {
+            key if _is_plain(key) else _fit(redact_text(key), 60): _value(key, value)
+            for key, value in self.parameters.items()
+        }
         object.__setattr__(self, "parameters", shown)
 
 
@@ -181,9 +192,12 @@ def write(
         "previous": previous,
     }
     # All but the parameters is bounded to less than a line.
-    while len(line := json.dumps(record, separators=(",", ":"))) > MAX_LINE - 80:
+    while len(line := _json(record)) > MAX_LINE - 80:
         values["parameters"].popitem()
     return f'{line[:-1]},"seal":"{_seal(line, key)}"}}' if key else line
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _seal(line: str, key: str) -> str:

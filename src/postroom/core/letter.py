@@ -173,5 +173,7 @@ def _plain(part: Address | Enclosure) -> list[str | int]:
 
 def _sha256(value: dict[str, Any]) -> str:
     # JSON with sorted keys and ASCII escapes is one spelling for one value, in every Python.
-    encoded = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
-    return f"sha256:{hashlib.sha256(encoded.encode('ascii')).hexdigest()}"
+    return f"sha256:{hashlib.sha256(_json(value).encode('ascii')).hexdigest()}"
+
+
+_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain).encode

@@ -191,10 +191,10 @@ def name(state: State) -> str:
 
 def dump(state: State) -> str:
     """Return what the ledger keeps of a state beside its name."""
-    return json.dumps(
-        {name: value for name, value in vars(state).items() if value is not None},
-        default=lambda verdict: list(vars(verdict).values()),
-    )
+    return _json({name: value for name, value in vars(state).items() if value is not None})
+
+
+_json = json.JSONEncoder(default=lambda verdict: list(vars(verdict).values())).encode
 
 
 def load(kind: str, detail: str) -> State:

@@ -148,14 +148,14 @@ class ExposureLog:
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
         thread, answered, automatic = _conversation_facts(box, letter)
-        written_to = frozenset(
-            address.key for address in letter.envelope if _written_to(box, address)
-        )
-        new = [address for address in letter.envelope if address.key not in written_to]
+        contacts = self._contacts(box, letter.account)
+        known = [a for a in letter.envelope if a.key in contacts or _has_mail(box, a)]
+        written_to = frozenset(address.key for address in known if _written_to(box, address))
+        new = [address for address in known if address.key not in written_to]
         return LetterFacts(
             own=box.own_addresses(),
             written_to=written_to,
-            contacts=self._contacts(box, letter.account),
+            contacts=contacts,
             wrote={a.key: date for a in new[:MAX_NEW] if (date := _wrote(box, a))},
             thread=thread,
             answered=answered,
@@ -254,6 +254,13 @@ def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
         cursor = page.cursor
         if not cursor:
             return
+
+
+def _has_mail(box: Mailbox, address: Address) -> bool:
+    """Whether any mail is from or to this address: of most that are new there is none, and one search tells."""
+    spec = address.spec
+    asked = f'from:"{spec}" OR to:"{spec}" OR cc:"{spec}" OR bcc:"{spec}"'
+    return bool(box.search(asked, limit=1).items)
 
 
 def _wrote(box: Mailbox, address: Address) -> float:

@@ -52,6 +52,7 @@ _BARE = re.compile(
     r"[^\W\d][\w./@+-]*(?: [\w./@+-]+)*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:]{4,8}Z?)?"
 )
 _NOT_BARE = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+_json = json.JSONEncoder(ensure_ascii=False).encode
 _REPAIR = "The file is left as it is: mend its frontmatter."
 
 
@@ -386,11 +387,15 @@ def _corrupt(text: str, index: int, why: str) -> Corrupt:
 
 
 def _encodable(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def _quoted(text: str) -> str:
-    quoted = json.dumps(_encodable(text), ensure_ascii=False)
+    quoted = _json(_encodable(text))
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 

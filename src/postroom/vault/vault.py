@@ -130,6 +130,16 @@ class Vault:
             return os.fstat(fd).st_mtime_ns
         return 0
 
+    def stat_with_folder(self, path: str) -> tuple[int, File | None]:
+        """Return `folder_mtime` of the folder of a path, and `stat` of the path."""
+        with suppress(NotFound), self._open_parent(path) as folder:
+            changed = os.fstat(folder).st_mtime_ns
+            with suppress(FileNotFoundError):
+                status = os.stat(_name(path), dir_fd=folder, follow_symlinks=False)
+                return changed, _file(_name(path), status)
+            return changed, None
+        return 0, None
+
     def stat(self, path: str) -> File | None:
         """Return what stands at a path, of whatever kind; None where nothing does."""
         status = self._status(path)
@@ -141,7 +151,11 @@ class Vault:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _status(self, path: str) -> os.stat_result | None:
-        with suppress(NotFound), self._open_parent(path) as folder:
+        with (
+            suppress(NotFound),
+            self._open_parent(path) as folder,
+            suppress(FileNotFoundError),
+        ):
             return os.stat(_name(path), dir_fd=folder, follow_symlinks=False)
         return None
 

@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,7 @@ from postroom.core.stamp import Stamp
 from postroom.store.protocol import Clock, Row, Session
 
 T = TypeVar("T")
+REMEMBERED: Final = 100_000  # characters; larger letters are not kept in memory
 OPEN: Final = ", ".join(f"'{state}'" for state in life.OPEN)
 _PLAIN: Final = ("agent", "digest", "content_key", "home", "form", "replaces", "version", "pre_send")  # fmt: skip
 _PARSED: Final = ("frozen", "state", "detail", "created", "card", "origins", "fields")
@@ -151,6 +153,11 @@ def _entry(rows: list[Row]) -> Entry:
 
 def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
     """Return the letter of the column `frozen`."""
+    is_small = len(frozen) <= REMEMBERED and not attachments
+    return _thaw_cached(frozen) if is_small else _thaw(frozen, attachments)
+
+
+def _thaw(frozen: str, attachments: tuple[Enclosure, ...] = ()) -> Letter:
     values: dict[str, Any] = json.loads(frozen)
     for part in ("to", "cc", "bcc", "reply_to"):
         values[part] = tuple(Address(*address) for address in values[part])
@@ -159,20 +166,24 @@ def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
     return Letter(**values, attachments=attachments)
 
 
+_thaw_cached = lru_cache(maxsize=16)(_thaw)  # a letter is read at each step of its way
+
+
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
     """Return the columns that follow from a letter's text and recipients."""
     values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
     found_by = (agent, letter.id, recipients, letter.subject, letter.text)
     return {
-        "frozen": json.dumps(
-            values, default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False
-        ),
+        "frozen": _json(values),
         "text_key": text_key(letter.text),
         "recipients": recipients,
         "subject": letter.subject,
         "search_text": "\n".join(found_by).casefold(),
     }
+
+
+_json = json.JSONEncoder(default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False).encode
 
 
 def text_key(text: str) -> str:
