@@ -51,14 +51,14 @@ def redact_addresses(specs: Sequence[str]) -> str:
 
 def redact_subject(text: str) -> str:
     """Return the beginning of a subject, on one line."""
-    return re.sub(_REDACTED_WORD, _word, _bounded(text))[:MAX_SUBJECT]
+    return _without_addresses(_bounded(text))[:MAX_SUBJECT]
 
 
 def redact_text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
     if _is_plain(message):
         return message
-    return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
+    return re.sub(_OPAQUE, _secret, _without_addresses(_bounded(message)))[:MAX_REDACTED]
 
 
 def _is_plain(text: str) -> bool:
@@ -73,6 +73,10 @@ def _bounded(text: str) -> str:
         return text
     # A word that is cut in two might not be known for what it is.
     return text[:_LOOKED_AT].rpartition(" ")[0] or text[:_LOOKED_AT]
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(_REDACTED_WORD, _word, text) if re.search(_AT, text) else text
 
 
 def _word(found: re.Match[str]) -> str:

@@ -371,9 +371,10 @@ def _read_quoted(text: str, start: int, end: int) -> _Node | None:
             return None
         fields[key] = value
         colon = at + len(key)
+        end_of_line = found.end()
         inner.append(_Node(key, at, colon, plain=True))
-        inner.append(_Node(value, colon + 2, found.end() - 1, len(key) + 2))
-        at = found.end()
+        inner.append(_Node(value, colon + 2, end_of_line - 1, len(key) + 2))
+        at = end_of_line
     return _Node(fields, start, end, inner=inner) if fields and at == end else None
 
 
@@ -414,6 +415,8 @@ def _resolve(text: str) -> Typed:
 
 def _same(one: Typed, other: Typed) -> bool:
     """Whether two values are equal: 1 is 1.0, and not true."""
+    if repr(one) == repr(other):  # as most are
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

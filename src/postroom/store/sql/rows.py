@@ -142,7 +142,7 @@ def _entry(rows: list[Row]) -> Entry:
             letter=thaw(frozen, tuple(files)),
             state=life.load(kind, detail),
             created=stamp(created),
-            card=Card.from_json(json.loads(card)),
+            card=_card(card),
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
             is_edited=bool(is_edited),
@@ -164,6 +164,11 @@ def _thaw(frozen: str, attachments: tuple[Enclosure, ...] = ()) -> Letter:
     values["sender"] = Address(*values["sender"])
     values["references"] = tuple(values["references"])
     return Letter(**values, attachments=attachments)
+
+
+@lru_cache(maxsize=16)
+def _card(text: str) -> Card:
+    return Card.from_json(json.loads(text))
 
 
 _thaw_cached = lru_cache(maxsize=16)(_thaw)  # a letter is read at each step of its way
