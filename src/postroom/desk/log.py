@@ -66,11 +66,9 @@ class ActionLog:
     def append_new_lines(self) -> Callable[[Transaction], None] | None:
         """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
         mark, _, waiting = self.ledger.actions.backlog()
-        if mark.seq < self._written.seq:
+        if mark.seq < self._written.seq and self._is_unchanged(self._written):
             mark = self._written
             waiting = [(seq, line) for seq, line in waiting if seq > mark.seq]
-            if not waiting:
-                return lambda tx: tx.actions.save_position(mark)
         if not waiting:
             return None
         today = _day(waiting[-1][1])

@@ -40,7 +40,7 @@ MARKS: Final = dict.fromkeys(
     "x" * 1_000,
 ) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FIELD)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
-_SECTION_START: Final = re.compile(r"^(?=## )", re.MULTILINE)
+_SECTION_START: Final = "(?m)^(?=## )"
 SECTIONS: Final = (
     "What to do",
     "Outcome",
@@ -66,7 +66,7 @@ def text_of(entry: Entry, note: Note) -> str | None:
 
 def _is_as_written(body: str, written: dict[str, str]) -> bool:
     """Whether a body has only sections that Postroom wrote and nobody changed; parsing Markdown takes longer."""
-    top, *parts = _SECTION_START.split(body)
+    top, *parts = re.split(_SECTION_START, body)
     found = {text[3 : text.find("\n")]: _hash(text) for text in parts}
     return not top.strip("\n") and len(found) == len(parts) and found == written
 

@@ -219,10 +219,10 @@ def find_difference(letter: Letter, wire: bytes) -> str:
     """Return how these bytes differ from the letter; an empty text if they do not."""
     mail = email.message_from_bytes(wire)
     fields = mail.items()
-    names = [name.lower() for name, _ in fields]  # a mail may have one name twice
-    if strange := [name for name in names if name not in _HEADERS or names.count(name) > 1]:
+    keys = [name.lower() for name, _ in fields]  # a mail may have one name twice
+    if strange := [key for key in keys if key not in _HEADERS or keys.count(key) > 1]:
         return f"the bytes to be sent have a header that the letter has not: {strange[0][:40]}"
-    headers = dict(zip(names, (value for _, value in fields), strict=True))
+    headers = dict(zip(keys, (value for _, value in fields), strict=True))
     for name, found, expected in _header_pairs(headers, letter):
         if found != expected:
             return f"the bytes to be sent have another {name} than the letter"

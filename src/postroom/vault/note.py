@@ -25,10 +25,8 @@ REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
 # The lookbehind comes second: a search that begins with letters is fast over a long body.
 _CLOSING = re.compile(r"---(?<=[\r\n]---)[ \t]*(?:\r\n?|\n|\Z)")
-# A key and a text without escapes in double quotes, as most lines that Postroom writes are.
-_QUOTED_LINE = re.compile(
-    '([A-Za-z_][A-Za-z0-9_-]{0,200}): "([^"\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]*)"\n'
-)
+# A key and a text without escapes in double quotes, as most lines that Postroom writes are. Compiled at its first use.
+_QUOTED_LINE = r'([A-Za-z_][A-Za-z0-9_-]{0,200}): "([^"\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]*)"\n'
 _NEWLINE = re.compile(r"\r\n?|\n")
 _RETURN = re.compile(r"\r\n?")
 _YAML_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
@@ -364,8 +362,8 @@ def _read_quoted(text: str, start: int, end: int) -> _Node | None:
     """Return a mapping of which each line is a `_QUOTED_LINE`, without YAML's parser, which takes long; None for another."""
     inner: list[_Node] = []
     fields: dict[str, Value] = {}
-    at = start
-    while found := _QUOTED_LINE.match(text, at, end):
+    match, at = re.compile(_QUOTED_LINE).match, start
+    while found := match(text, at, end):
         key, value = found.groups()
         if key in fields or key in _NULLS:
             return None

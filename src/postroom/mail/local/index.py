@@ -373,7 +373,8 @@ def compile_query(query: Query, context: QueryContext) -> SqlCondition:
     """
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
-    indexed, others = [], []
+    indexed: list[Query] = []
+    others: list[Query] = []
     for part in parts:
         (indexed if _is_indexed(part) else others).append(part)
     rest = [_condition(part, context) for part in others]
