@@ -32,6 +32,7 @@ MAX_TOKENS: Final = 30_000  # recorded of one text; many, since a mail may list 
 READABLE: Final = 1_000_000  # bytes of a file that are searched
 MAX_PAGES: Final = 5  # pages of sent mail that are searched for recipients, the first time
 PAGE_SIZE, FIRST_PAGE_SIZE = 100, 5  # mails
+MAX_UNSAVED: Final = 2  # recipients of sent mail that are not written to the ledger yet
 MAX_NEW: Final = 20  # new recipients for whom the mailbox is asked whether they ever wrote
 MAX_SUBJECT: Final = 300  # characters that are recorded
 MAX_ADDRESS: Final = 320
@@ -173,7 +174,7 @@ class ExposureLog:
             found, last_sent = frozenset(waiting) - {""}, sent[0].id
             known |= found
             # A process that begins later finds a few mails by itself, so not each is written.
-            if len(waiting) >= FIRST_PAGE_SIZE:
+            if len(waiting) > MAX_UNSAVED:
                 with self.ledger.write(synced=False) as tx:
                     tx.exposure.add_correspondents(account, found, last_sent)
                 waiting = ()

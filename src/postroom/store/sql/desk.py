@@ -53,9 +53,9 @@ class BudgetReader(Noun):
         None is older than one before it, whatever a clock said that was behind for a while.
         """
         found = self._session.rows(
-            "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
-            " FROM claim WHERE (boot = ? AND steady > ?) OR ((boot != ? OR boot = '') AND wall > ?))"
-            " ORDER BY row",
+            "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row) FROM"
+            " (SELECT row FROM claim WHERE boot = ? AND steady > ? UNION ALL SELECT row FROM claim"
+            " WHERE (boot != ? OR boot = '') AND wall > ?) AS recent) ORDER BY row",
             [now.boot, now.steady - seconds, now.boot, now.wall - seconds],
         )
         claims, last = [], None
