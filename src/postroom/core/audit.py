@@ -7,8 +7,9 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -29,6 +30,7 @@ _OPAQUE = r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9
 _PATH_NAME = r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}"
 
 
+@lru_cache(maxsize=64)  # each of a letter's lines names its recipients
 def redact_address(spec: str) -> str:
     """Return the address with no more of its local part than the first letter."""
     found = re.match(rf"(?s)(.*)(?:{_AT})([\w.-]{{0,100}})", spec)
@@ -46,14 +48,20 @@ def redact_addresses(specs: Sequence[str]) -> str:
 
 def redact_subject(text: str) -> str:
     """Return the beginning of a subject, on one line."""
-    return re.sub(_REDACTED_WORD, _word, _bounded(text))[:MAX_SUBJECT]
+    return _without_addresses(_bounded(text))[:MAX_SUBJECT]
 
 
 def redact_text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
-    if not message:
-        return ""  # as most fields are: no pattern is needed
-    return re.sub(_OPAQUE, _secret, re.sub(_REDACTED_WORD, _word, _bounded(message)))[:MAX_REDACTED]
+    if _is_plain(message):
+        return message
+    return re.sub(_OPAQUE, _secret, _without_addresses(_bounded(message)))[:MAX_REDACTED]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is a short word or an id, in which nothing is redacted or cut."""
+    word = text.replace("_", "")
+    return not text or (len(text) < 32 and word.isascii() and word.isalnum() and word.islower())
 
 
 def _bounded(text: str) -> str:
@@ -62,6 +70,10 @@ def _bounded(text: str) -> str:
         return text
     # A word that is cut in two might not be known for what it is.
     return text[:_LOOKED_AT].rpartition(" ")[0] or text[:_LOOKED_AT]
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(_REDACTED_WORD, _word, text) if re.search(_AT, text) else text
 
 
 def _word(found: re.Match[str]) -> str:
@@ -117,8 +129,12 @@ class Action:
         if any(key.casefold() in ("body", "text", "html") for key in self.parameters):
             raise ValueError("bodies are never logged")
         for name, most in _LONGEST.items():
-            object.__setattr__(self, name, _fit(redact_text(getattr(self, name)), most))
-        shown = {_fit(redact_text(k), 60): _value(k, v) for k, v in self.parameters.items()}
+            if not _is_plain(text := getattr(self, name)):
+                object.__setattr__(self, name, _fit(redact_text(text), most))
+        shown = {
+            key if _is_plain(key) else _fit(redact_text(key), 60): _value(key, value)
+            for key, value in self.parameters.items()
+        }
         object.__setattr__(self, "parameters", shown)
 
 
@@ -151,7 +167,7 @@ def write(
     if not re.fullmatch(_NAME, desk) or not re.fullmatch(_NAME, correlation_id):
         raise ValueError("a desk and a correlation are named in 64 plain characters at most")
     datetime.fromisoformat(timestamp)
-    values = asdict(action)
+    values = {**vars(action), "parameters": dict(action.parameters)}
     shown = {k: v for k, v in values.items() if k in _ALWAYS or v not in (None, "", {})}
     record = {
         "timestamp": timestamp,
@@ -162,9 +178,12 @@ def write(
         "previous": previous,
     }
     # All but the parameters is bounded to less than a line.
-    while len(line := json.dumps(record, separators=(",", ":"))) > MAX_LINE - 80:
+    while len(line := _json(record)) > MAX_LINE - 80:
         values["parameters"].popitem()
     return f'{line[:-1]},"seal":"{_seal(line, key)}"}}' if key else line
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _seal(line: str, key: str) -> str:

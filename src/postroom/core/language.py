@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from postroom.core import query as nodes
@@ -301,6 +302,7 @@ class _QueryParser:
         return _OPERATORS[operator](_Term(operator, value, start, quoted=char == '"'))
 
 
+@lru_cache(maxsize=64)
 def parse(text: str) -> Query:
     """Return the tree of a query, or raise `Invalid` with the place and the remedy."""
     length = f"The query has {len(text):,} characters; {MAX_QUERY:,} is the most"

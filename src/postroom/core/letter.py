@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Final
 
 from postroom.core.address import Address
@@ -57,7 +58,7 @@ class Enclosure:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Letter:
     """Everything that a provider needs to send one mail, but its Date, which is set when it is sent."""
 
@@ -106,7 +107,7 @@ class Letter:
             (size > MAX_BYTES, large, "Send fewer or smaller attachments, or a link to them."),
         )
 
-    @property
+    @cached_property
     def envelope(self) -> tuple[Address, ...]:
         """Every recipient, each once, in the order To, Cc, Bcc."""
         return tuple({address.key: address for address in (*self.to, *self.cc, *self.bcc)}.values())
@@ -146,12 +147,12 @@ class Letter:
         """The Message-ID, which comes from the id, so that every sending of this letter has the same."""
         return f"<{self.id}@{self.sender.domain}>"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What a person approves: SHA-256 over all of the letter but its Date."""
         return _sha256(self._canonical())
 
-    @property
+    @cached_property
     def content_key(self) -> str:
         """The digest without what the id gives: it recognises a repeated call."""
         return _sha256({name: value for name, value in self._canonical().items() if name != "id"})
@@ -171,5 +172,7 @@ def _plain(part: Address | Enclosure) -> list[str | int]:
 
 def _sha256(value: dict[str, Any]) -> str:
     # JSON with sorted keys and ASCII escapes is one spelling for one value, in every Python.
-    encoded = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
-    return f"sha256:{hashlib.sha256(encoded.encode('ascii')).hexdigest()}"
+    return f"sha256:{hashlib.sha256(_json(value).encode('ascii')).hexdigest()}"
+
+
+_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain).encode

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import astuple, fields
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -166,13 +165,10 @@ def name(state: State) -> str:
 
 def dump(state: State) -> str:
     """Return what the ledger keeps of a state beside its name."""
-    return json.dumps(
-        {
-            part.name: astuple(value) if isinstance(value, Verdict) else value
-            for part in fields(state)
-            if (value := getattr(state, part.name)) is not None
-        }
-    )
+    return _json({name: value for name, value in vars(state).items() if value is not None})
+
+
+_json = json.JSONEncoder(default=lambda verdict: list(vars(verdict).values())).encode
 
 
 def load(kind: str, detail: str) -> State:

@@ -134,6 +134,8 @@ def _within(
     *,
     pace: bool = False,
 ) -> None:
+    if len(stamps) + more <= most:
+        return
     left = sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
     excess = len(left) + more - most
     if excess <= 0:

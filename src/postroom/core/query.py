@@ -126,12 +126,13 @@ def leaves(query: Query, *, excluded: bool = True) -> Iterator[Query]:
 
 def restricted(query: Query) -> Query:
     """Return the query as a mailbox answers it: no spam and no trash, but where it asks for them."""
-    wanted = set(leaves(query, excluded=False))
-    if Fact.ANYWHERE in wanted:
+    wanted = list(leaves(query, excluded=False))
+    if any(leaf is Fact.ANYWHERE for leaf in wanted):
         return query
+    named = {leaf.key for leaf in wanted if isinstance(leaf, Labelled)}
     parts = query.parts if isinstance(query, And) else (query,)
     own = () if query is Fact.EVERYTHING else parts
-    left_out = [Not(label) for label in map(Labelled, ("spam", "trash")) if label not in wanted]
+    left_out = [Not(Labelled(key)) for key in ("spam", "trash") if key not in named]
     return joined(And, (*own, *(part for part in left_out if part not in own)))
 
 

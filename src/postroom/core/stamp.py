@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 DAY: Final = 86_400  # seconds
@@ -17,7 +18,12 @@ class Stamp(NamedTuple):
 
     @property
     def iso(self) -> str:
-        return f"{datetime.fromtimestamp(int(self.wall), UTC).isoformat()[:19]}Z"
+        return _iso(int(self.wall))
+
+
+@lru_cache(maxsize=64)
+def _iso(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC).isoformat()[:19]}Z"
 
 
 def elapsed(since: Stamp, now: Stamp) -> float:

@@ -70,6 +70,8 @@ def _is_visible(char: str) -> bool:
 
 def clean(text: str) -> CleanText:
     """Return the text as a reader sees it: newlines unified, invisible characters taken out and counted."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():  # as most are
+        return CleanText(text, 0)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = 0
 

@@ -111,7 +111,7 @@ class Desk:
             hold_claim=self.ledger.hold_claim,
             paused=self.paused,
             refresh_note=self._refresh_note,
-            flush_log=self.flush_log,
+            flush_log=self._append_to_log,
             write_pre_send_record=self._write_pre_send_record,
             crash_point=self.effects.crash_point,
         )
@@ -178,6 +178,11 @@ class Desk:
     def flush_log(self) -> None:
         with locked(self.lock):
             self.log.write_new_lines()
+
+    def _append_to_log(self) -> None:
+        """Write the ledger's new lines to the log files; the next sync of notes records the position."""
+        with locked(self.lock):
+            self.log.append_new_lines()
 
     def _write_pre_send_record(self, entry: Entry) -> None:
         """Write the pre-send record that the contract `gmail` asks for; if that fails, the letter is not sent."""

@@ -33,6 +33,7 @@ MAX_TOKENS: Final = 30_000  # recorded of one text; many, since a mail may list 
 READABLE: Final = 1_000_000  # bytes of a file that are searched
 MAX_PAGES: Final = 5  # pages of sent mail that are searched for recipients, the first time
 PAGE_SIZE, FIRST_PAGE_SIZE = 100, 5  # mails
+MAX_UNSAVED: Final = 2  # recipients of sent mail that are not written to the ledger yet
 MAX_NEW: Final = 20  # new recipients for whom the mailbox is asked whether they ever wrote
 MAX_SUBJECT: Final = 300  # characters that are recorded
 MAX_ADDRESS: Final = 320
@@ -60,6 +61,8 @@ class ExposureLog:
     clock: Callable[[], Stamp]
     _pruned: float = -REPEAT_SECONDS
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    # By account: the addresses written to, the newest mail that counts, and recipients that the ledger lacks.
+    _written: dict[str, tuple[frozenset[str], str, tuple[str, ...]]] = field(default_factory=dict)
 
     def saw_messages(self, account: str, *messages: Message) -> None:
         self.record([_whole(account, message) for message in messages])
@@ -133,12 +136,14 @@ class ExposureLog:
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
         thread, answered, automatic = _conversation_facts(box, letter)
-        written_to = frozenset(one.key for one in letter.envelope if _written_to(box, one))
-        new = [one for one in letter.envelope if one.key not in written_to]
+        contacts = self._contacts(box, letter.account)
+        known = [a for a in letter.envelope if a.key in contacts or _has_mail(box, a)]
+        written_to = frozenset(one.key for one in known if _written_to(box, one))
+        new = [one for one in known if one.key not in written_to]
         return LetterFacts(
             own=box.own_addresses(),
             written_to=written_to,
-            contacts=self._contacts(box, letter.account),
+            contacts=contacts,
             wrote={a.key: date for a in new[:MAX_NEW] if (date := _wrote(box, a))},
             thread=thread,
             answered=answered,
@@ -149,12 +154,18 @@ class ExposureLog:
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to so far, with those of mails sent since the last call."""
-        known, last_sent = self.ledger.exposure.correspondents(account)
+        written = self._written.get(account) or (*self.ledger.exposure.correspondents(account), ())
+        known, last_sent, waiting = written
         if sent := list(_sent_since(box, last_sent)):
-            found = {_key(party) for summary in sent for party in summary.to}
-            with self.ledger.write(synced=False) as tx:
-                tx.exposure.add_correspondents(account, found - known - {""}, sent[0].id)
-            known |= found - {""}
+            waiting += tuple(_key(party) for summary in sent for party in summary.to)
+            found, last_sent = frozenset(waiting) - {""}, sent[0].id
+            known |= found
+            # A process that begins later finds a few mails by itself, so not each is written.
+            if len(waiting) > MAX_UNSAVED:
+                with self.ledger.write(synced=False) as tx:
+                    tx.exposure.add_correspondents(account, found, last_sent)
+                waiting = ()
+        self._written[account] = known, last_sent, waiting
         return known
 
 
@@ -228,6 +239,13 @@ def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
         cursor = page.cursor
         if not cursor:
             return
+
+
+def _has_mail(box: Mailbox, address: Address) -> bool:
+    """Whether any mail is from or to this address: of most that are new there is none, and one search tells."""
+    spec = address.spec
+    asked = f'from:"{spec}" OR to:"{spec}" OR cc:"{spec}" OR bcc:"{spec}"'
+    return bool(box.search(asked, limit=1).items)
 
 
 def _wrote(box: Mailbox, address: Address) -> float:

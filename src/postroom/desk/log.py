@@ -46,13 +46,14 @@ class AuditLogEntry:
     severity: str = "INFO"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ActionLog:
     files: Vault
     ledger: Ledger
     desk: str
     # Whether a line has the seal of this desk's ledger: anyone may write into the files.
     trusted: Callable[[str], bool] = lambda _line: True
+    _written: LogPosition = LogPosition()  # by this process, which may not have recorded it yet
 
     def write_new_lines(self) -> None:
         """Append the ledger's lines that the files lack, and record the position. The caller holds the desk's lock."""
@@ -61,6 +62,9 @@ class ActionLog:
     def append_new_lines(self) -> Change | None:
         """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
         mark, _, waiting = self.ledger.actions.backlog()
+        if mark.seq < self._written.seq and self._is_unchanged(self._written):
+            mark = self._written
+            waiting = [(seq, line) for seq, line in waiting if seq > mark.seq]
         if not waiting:
             return None
         today, newest = _day(waiting[-1][1]), mark.name
@@ -81,6 +85,7 @@ class ActionLog:
             size = self.files.append(f"{FOLDER}/{name}", data)
             changed = mark.changed if sound else self.files.folder_mtime(FOLDER)
             mark = LogPosition(last, name, size, changed)
+        self._written = mark
         return lambda tx: tx.actions.save_position(mark)
 
     def write_pre_send_record(self, entry: AuditLogEntry) -> None:
@@ -151,10 +156,10 @@ class ActionLog:
 
     def _is_unchanged(self, mark: LogPosition) -> bool:
         """Whether the folder, and the size of the newest file, are as this desk left them: then no line is new."""
-        if not mark.name or self.files.folder_mtime(FOLDER) != mark.changed:
+        if not mark.name:
             return False
-        file = self.files.stat(f"{FOLDER}/{mark.name}")
-        return file is not None and file.size == mark.size
+        changed, file = self.files.stat_with_folder(f"{FOLDER}/{mark.name}")
+        return changed == mark.changed and file is not None and file.size == mark.size
 
     def _last_written(self, recorded: int, waiting: dict[int, str]) -> int:
         """Return the number of the last line in the files, which after a crash is beyond what the ledger recorded."""

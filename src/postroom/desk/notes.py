@@ -41,6 +41,7 @@ MARKS: Final = dict.fromkeys(
     "x" * 1_000,
 ) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FIELD)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
+_SECTION_START: Final = "(?m)^(?=## )"
 # fmt: off
 SECTIONS: Final = ("What to do", "Outcome", "Notice", "Envelope", "Letter", "Difference", "Risk assessment",
                    "Rollback plan")
@@ -51,8 +52,18 @@ def text_of(entry: Entry, note: Note) -> str | None:
     """Return the letter's text as the note has it; None if it cannot be read."""
     if entry.form == "draft":
         return normalize_text(note.body)
+    written = json.loads(entry.note.location.pages)
+    if written.get("Letter") == _text_hash(entry.letter) and _is_as_written(note.body, written):
+        return normalize_text(entry.letter.text)
     texts = [text for title, text in fenced_sections(note.body) if title == "Letter"]
     return normalize_text(texts[0]) if len(texts) == 1 and texts[0] is not None else None
+
+
+def _is_as_written(body: str, written: dict[str, str]) -> bool:
+    """Whether a body has only sections that Postroom wrote and nobody changed; parsing Markdown takes longer."""
+    top, *parts = re.split(_SECTION_START, body)
+    found = {text[3 : text.find("\n")]: _hash(text) for text in parts}
+    return not top.strip("\n") and len(found) == len(parts) and found == written
 
 
 def difference(before: str, after: str) -> str:
@@ -144,7 +155,8 @@ class LetterSource:
         """Return the note with Postroom's sections replaced; sections that a person wrote or changed are kept."""
         parts = {title: f"## {title}\n{text}\n" for title, text in self._sections()}
         top, persons, has_text = "", "", False
-        for title, text in sections(note.body):
+        as_written = _is_as_written(note.body, written)
+        for title, text in [("", "\n")] if as_written else sections(note.body):
             if not title and not top and not leaves_open(text):
                 top = f"{text.rstrip(chr(10))}\n"
             elif title == "Letter" and not (self.retext or has_text):
@@ -174,7 +186,7 @@ class LetterSource:
             parts = {title: text for title, text in sections(body) if title in SECTIONS}
         written = {title: _hash(text) for title, text in parts.items()}
         # The hash of the text as Postroom would write it: in the file may be the person's text.
-        written["Letter"] = _hash(f"## Letter\n{_fence(entry.letter.text)}")
+        written["Letter"] = _text_hash(entry.letter)
         if entry.form == "draft":
             written = {"": _hash(entry.letter.text)}
         shown = NOWHERE._replace(pages=json.dumps(written))
@@ -338,6 +350,10 @@ def _fields_to_restore(letter: Letter, note: Note) -> dict[str, str | None]:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
+
+
+def _text_hash(letter: Letter) -> str:
+    return _hash(f"## Letter\n{_fence(letter.text)}")
 
 
 def _fence(text: str) -> str:

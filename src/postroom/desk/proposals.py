@@ -73,7 +73,8 @@ class Proposals:
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
         check_name(call)
         # The person sees the normalized text, so that is what is frozen.
-        letter = replace(letter, text=normalize_text(letter.text))
+        if (text := normalize_text(letter.text)) != letter.text:
+            letter = replace(letter, text=text)
         refuse_other_html(letter)
         policy.admit(letter, self.rules, self.exposure.own(letter.account))
         known = self._existing(self.ledger, call, letter, proposal)

@@ -204,10 +204,12 @@ _HEADERS: Final = frozenset(
 
 def find_difference(letter: Letter, wire: bytes) -> str:
     mail = email.message_from_bytes(wire)
-    fields = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
-    if strange := [name for name in fields if name not in _HEADERS or fields.count(name) > 1]:
+    fields = mail.items()
+    keys = [name.lower() for name, _ in fields]  # a mail may have one name twice
+    if strange := [key for key in keys if key not in _HEADERS or keys.count(key) > 1]:
         return f"the bytes to be sent have a header that the letter has not: {strange[0][:40]}"
-    for name, found, expected in _header_pairs(mail, letter):
+    headers = dict(zip(keys, (value for _, value in fields), strict=True))
+    for name, found, expected in _header_pairs(headers, letter):
         if found != expected:
             return f"the bytes to be sent have another {name} than the letter"
     texts = _texts(letter)
@@ -231,18 +233,19 @@ def find_difference(letter: Letter, wire: bytes) -> str:
     return ""
 
 
-def _header_pairs(mail: Message, letter: Letter) -> Iterator[tuple[str, object, object]]:
+def _header_pairs(headers: dict[str, str], letter: Letter) -> Iterator[tuple[str, object, object]]:
     addresses = dict(letter.address_rows)
     # Where there is an envelope beside them, the bytes do not name the hidden recipients.
-    for name in ("From", "To", "Cc", "Reply-To", *(["Bcc"] if "Bcc" in mail else [])):
-        pairs = email.utils.getaddresses([_unfolded(mail[name])]) if mail[name] else []
+    for name in ("From", "To", "Cc", "Reply-To", *(["Bcc"] if "bcc" in headers else [])):
+        value = headers.get(name.lower())
+        pairs = email.utils.getaddresses([_unfolded(value)]) if value else []
         found = [(_decoded(display), spec) for display, spec in pairs]
         yield name, found, [(a.name, a.spec) for a in addresses.get(name, ())]
-    yield "Subject", _decoded(mail["subject"] or ""), letter.subject
+    yield "Subject", _decoded(headers.get("subject") or ""), letter.subject
     ids = {"Message-ID": letter.message_id, "In-Reply-To": letter.in_reply_to}
     ids |= {"References": " ".join(letter.references), "X-Postroom-Letter": letter.id}
     for name, expected in ids.items():
-        yield name, _unfolded(mail[name] or ""), expected
+        yield name, _unfolded(headers.get(name.lower()) or ""), expected
 
 
 def _unfolded(value: str) -> str:
@@ -251,7 +254,10 @@ def _unfolded(value: str) -> str:
 
 def _decoded(value: str) -> str:
     # RFC 2047 section 6.2: what stands between two encoded-words is none of the text.
-    return str(email.header.make_header(email.header.decode_header(_unfolded(value))))
+    plain = _unfolded(value)
+    if "=?" not in plain:
+        return plain
+    return str(email.header.make_header(email.header.decode_header(plain)))
 
 
 def _parts(mail: Message, kind: str) -> list[Message]:

@@ -16,7 +16,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -31,7 +31,6 @@ from mcp.shared.message import SessionMessage
 
 from postroom.core.errors import Conflict, Invalid, Limited, PostroomError, Unavailable, Uncertain
 from postroom.core.text import one_line
-from postroom.core.values import dataclass
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:

@@ -205,21 +205,21 @@ class Known:
 
     def __init__(self, domains: Iterable[str], addresses: Iterable[str] = ()) -> None:
         self.sites = {site(domain.casefold()) for domain in domains if "." in domain}
-        looks = [(known, host_skeleton(known)) for known in sorted(self.sites)]
-        self._looks = [(known, look, *_joined(look)) for known, look in looks]
+        self._looks = list(map(_look, sorted(self.sites)))
         people = [known for known in sorted(addresses) if known[:1] != "@"]
         self._people = [(known, *_mailbox(known)) for known in people]
 
     def imitated(self, address: str) -> str:
         """Return the known address that another one is taken for: it differs by how it is spelled."""
         name, look, domain = _mailbox(address)
-        found = ""
+        is_public, found = domain in words("public_mail") and len(look) > 5, ""
         for known, its_name, its_look, its_domain in self._people:
-            if (its_name, its_domain) == (name, domain):
-                return ""
-            public = {domain, its_domain} <= words("public_mail") and len(look) > 5
-            near = look == its_look or (public and _one_edit(look, its_look))
-            if near and (domain == its_domain or (public and look == its_look)):
+            if its_domain == domain:
+                if its_name == name:
+                    return ""
+                if look == its_look or (is_public and _one_edit(look, its_look)):
+                    found = known
+            elif is_public and look == its_look and its_domain in words("public_mail"):
                 found = known
         return found
 
@@ -238,6 +238,13 @@ class Known:
             if near.partition(".")[0] == look.partition(".")[0]:
                 ending = ending or known
         return ending, False
+
+
+@lru_cache(maxsize=4_096)
+def _look(site: str) -> tuple[str, str, str, str]:
+    """Return a site with what it is taken for at a glance, in three forms."""
+    look = host_skeleton(site)
+    return site, look, *_joined(look)
 
 
 @lru_cache(maxsize=16_384)

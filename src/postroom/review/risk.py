@@ -95,8 +95,12 @@ def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[Ca
         yield card_line(name, items=f"{shown}{more}", **about)
 
 
-def _findings(about: Mapping[str, object], **conditions: object) -> Iterator[CardLine]:
-    return (card_line(name, **about) for name, is_so in conditions.items() if is_so)
+def _findings(
+    about: Mapping[str, str], most: int = MAX_QUOTE, **conditions: object
+) -> Iterator[CardLine]:
+    """Yield the findings whose condition holds; what they are about is quoted."""
+    for name in filter(conditions.get, conditions):
+        yield card_line(name, **{key: _quoted(text, most) for key, text in about.items()})
 
 
 def _name_mails(mails: Sequence[Exposure]) -> str:
@@ -196,17 +200,16 @@ class _Assessment:
         for domain in islice(every, MAX_HOSTS):
             known, _ = self.known.lookalike_of(domain)
             names = {"domain": domain, "known": known, "shown": readable(domain)}
-            about = {key: _quoted(name) for key, name in names.items()}
             spoofed = is_spoofed(domain)
-            yield from _findings(about, domain_look_alike=known, domain_alphabets=spoofed)
+            yield from _findings(names, domain_look_alike=known, domain_alphabets=spoofed)
         about = {"read": f"{MAX_HOSTS}", "all": f"{len(every):,}"}
         yield from _findings(about, domains_unread=len(every) > MAX_HOSTS)
         for address in self.named:
             known = "" if address.key in self.familiar else self.known.imitated(address.key)
-            about = {"address": _quoted(address.spec, 200), "known": _quoted(known, 200)}
+            names = {"address": address.spec, "known": known}
             named = f"{address.name} {address.local}".split()
             mixed = any(len(scripts(word)) > 1 for word in named)
-            yield from _findings(about, address_look_alike=known, name_alphabets=mixed)
+            yield from _findings(names, 200, address_look_alike=known, name_alphabets=mixed)
 
     def provenance(self) -> Iterator[CardLine]:
         seen = self.facts.seen
@@ -314,7 +317,7 @@ class _Assessment:
             unread = "file_unread" if len(file.content) > MAX_SCANNED and _text_of(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
             yield card_line(_file_risk(file) or unread or plain, file=text)
-        numbers = {"read": MAX_FILES, "all": f"{len(files):,}"}
+        numbers = {"read": f"{MAX_FILES}", "all": f"{len(files):,}"}
         yield from _findings(numbers, files_unread=len(files) > MAX_FILES)
 
     def people(self) -> Iterator[CardLine]:
@@ -338,9 +341,9 @@ class _Assessment:
     def other(self) -> Iterator[CardLine]:
         letter, facts = self.letter, self.facts
         hidden = len(re.findall(HIDDEN_CARRIER, letter.text))
-        again = _quoted(", ".join(facts.repeats[:10]), 120)
         yield from _findings(
-            {"all": f"{hidden:,}", "letters": again},
+            {"all": f"{hidden:,}", "letters": ", ".join(facts.repeats[:10])},
+            120,
             hidden_text=hidden > MANY_HIDDEN,
             hidden_few=0 < hidden <= MANY_HIDDEN,
             repeat=facts.repeats,

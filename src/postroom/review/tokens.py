@@ -63,25 +63,25 @@ def lower_in_place(text: str) -> str:
     return low if len(low) == len(text) else "".join(c.lower()[:1] for c in text)
 
 
-def _spans(text: str) -> Iterator[Iterator[tuple[str, int, int]]]:
-    low = lower_in_place(text)
-    for source, name in ((text, "exact"), (low, "folded")):
-        for what, rule, check in _rules(name):
-            hits = filter(check, rule.finditer(source))
-            yield ((what, found.start(), found.end()) for found in hits)
+def _hits(text: str) -> list[tuple[str, Iterator[re.Match[str]]]]:
+    """Return for each rule what it finds, and where."""
+    return [
+        (what, filter(check, rule.finditer(source)))
+        for source, name in ((text, "exact"), (lower_in_place(text), "folded"))
+        for what, rule, check in _rules(name)
+    ]
 
 
 def secrets(text: str) -> set[str]:
-    return {what for spans in _spans(without_invisible(text)) for what, _, _ in islice(spans, 1)}
+    return {what for what, found in _hits(without_invisible(text)) if next(found, None)}
 
 
 def masked(text: str, *, unsure: bool = True) -> str:
     """Return a short text with its secrets covered, those too that only may be one."""
     # One that was grown together with another is seen when that is gone.
     for _ in range(MAX_COVERS):
-        spans = chain.from_iterable(_spans(text))
-        sure = ((start, end) for what, start, end in spans if unsure or what != RANDOM)
-        hidden = {at for start, end in sure for at in range(start, end)}
+        sure = (hits for what, hits in _hits(text) if unsure or what != RANDOM)
+        hidden = {at for one in chain.from_iterable(sure) for at in range(*one.span())}
         if not hidden:
             break
         covered = "".join("\0" if at in hidden else char for at, char in enumerate(text))

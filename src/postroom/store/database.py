@@ -37,6 +37,7 @@ class Database:
         self, path: Path, migrations: Sequence[str], *, busy_seconds: float = BUSY_SECONDS
     ) -> None:
         self.path = path
+        self._translated = _Translation(path)
         self._synced = False  # whether commits wait for the disk; `_prepare` turns it on
         self._is_writing = False
         # One connection serves all threads of the process, in turn: a reader never sees half of
@@ -48,7 +49,7 @@ class Database:
         self._connect()
 
     def _connect(self) -> None:
-        with self._translated():
+        with self._translated:
             if not self.path.exists():
                 self.path.touch(mode=0o600)
             self._synced = False
@@ -103,18 +104,15 @@ class Database:
     def rows(
         self, sql: str, values: Sequence[object] = (), *, patience: float | None = None
     ) -> list[Row]:
-        # Not `_translated`, which costs as much as the query.
-        with self._turn:
-            if patience is not None:
-                end = time.monotonic() + patience
-                self._connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
+        with self._turn, self._translated:
+            if patience is None:
+                return self._connection.execute(sql, values).fetchall()
+            end = time.monotonic() + patience
+            self._connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
             try:
                 return self._connection.execute(sql, values).fetchall()
-            except (sqlite3.Error, UnicodeError) as why:
-                raise _translate(why, self.path) from why
             finally:
-                if patience is not None:
-                    self._connection.set_progress_handler(None, 0)
+                self._connection.set_progress_handler(None, 0)
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         return next(iter(self.rows(sql, values)), None)
@@ -142,7 +140,7 @@ class Database:
         With `synced=False` a power cut may lose it, until the next synced transaction: for what can be
         computed or fetched again. With `early` the block may commit by itself before it ends.
         """
-        with self._turn, self._translated():
+        with self._turn, self._translated:
             self._sync(synced=synced)
             self._connection.execute("BEGIN IMMEDIATE")
             self._is_writing = True
@@ -165,19 +163,26 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, self._translated():
+        with self._turn, self._translated:
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
             finally:
                 self._connection.execute("ROLLBACK")
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError, UnicodeError) as why:
-            raise _translate(why, self.path) from why
+
+class _Translation:
+    """Turns errors of its block into ours. No generator, which would take as long as a query."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, why: BaseException | None, _trace: object) -> None:
+        if isinstance(why, sqlite3.Error | OSError | UnicodeError):
+            raise _translate(why, self._path) from why
 
 
 # What each error is to the caller: SQLite's by its code, others by their type. With it, message and remedy.

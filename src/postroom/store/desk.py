@@ -68,7 +68,7 @@ def _registration_file(vault: Path, desks: Path) -> Path:
     return desks / "vaults" / hashlib.sha256(os.fsencode(os.path.realpath(vault))).hexdigest()[:16]
 
 
-def _read(file: Path) -> str | None:
+def _read(file: str | Path) -> str | None:
     try:
         raw = files.read(file, 64, follow=True).decode("ascii", "replace")
     except FileNotFoundError:
@@ -87,9 +87,11 @@ def _read(file: Path) -> str | None:
     return raw[:-1]
 
 
-def _write(file: Path, id: str, write: Callable[[Path, bytes], object] = files.replace) -> None:
+def _write(
+    file: str | Path, id: str, write: Callable[[str | Path, bytes], object] = files.replace
+) -> None:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
         write(file, f"{id}\n".encode())
     except OSError as why:
         raise Unavailable(
@@ -110,8 +112,8 @@ def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None]
     return desk_id(vault) or drawn
 
 
-def _file(vault: Path, name: str) -> Path:
-    return vault / ".postroom" / name
+def _file(vault: Path, name: str) -> str:
+    return os.path.join(vault, ".postroom", name)  # noqa: PTH118 - asked before each send, and quicker
 
 
 def token_file(state: Path, agent: str = "") -> Path:

@@ -53,16 +53,25 @@ def open_regular(
     raise NotRegularFile(errno.ENXIO, "Not a regular file", os.fspath(path))
 
 
-@contextmanager
-def opened(
-    path: AnyPath, flags: int, mode: int = 0o600, *, folder: int | None = None, follow: bool = False
-) -> Iterator[int]:
+class opened:  # noqa: N801 - used as a function; a generator would take as long as all else
     """Open a file as `open_regular` does, and close it after the block."""
-    handle = open_regular(path, flags, mode, folder=folder, follow=follow)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+
+    def __init__(
+        self,
+        path: AnyPath,
+        flags: int,
+        mode: int = 0o600,
+        *,
+        folder: int | None = None,
+        follow: bool = False,
+    ) -> None:
+        self._handle = open_regular(path, flags, mode, folder=folder, follow=follow)
+
+    def __enter__(self) -> int:
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
 
 
 def read(path: AnyPath, limit: int, *, follow: bool = False) -> bytes:

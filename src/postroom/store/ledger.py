@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -53,7 +52,7 @@ class LedgerReader:
 
 
 class Transaction(Noun):
-    """All nouns, to be read and written: all of it is kept, or none."""
+    """All nouns, to be read and written: all of it is kept, or none. One object serves all transactions of a ledger."""
 
     def __init__(self, session: Session, clock: Clock, actions: desk.ActionStore) -> None:
         super().__init__(session, clock)
@@ -70,7 +69,11 @@ class Transaction(Noun):
         self.label_changes = mail.LabelChangeStore(session, clock)
         self.sessions = desk.SessionStore(session, clock)
         self.actions = actions
-        actions.last = 0
+
+    def begin(self) -> None:
+        """Forget what the transaction before knew."""
+        self.actions.last = 0
+        vars(self).pop("settings", None)
 
     @cached_property
     def settings(self) -> DeskSettings:
@@ -78,7 +81,7 @@ class Transaction(Noun):
 
     def save_settings(self, settings: DeskSettings) -> None:
         """Keep the settings that differ from those of this transaction."""
-        before, new = asdict(self.settings), asdict(settings)
+        before, new = vars(self.settings), vars(settings)
         if changed := {name: value for name, value in new.items() if value != before[name]}:
             self._save_desk(changed)
             self.settings = settings
@@ -104,7 +107,7 @@ class Ledger(LedgerReader):
         super().__init__(session, clock)
         self.hold_claim = hold_claim
         self.path = path
-        self._actions = desk.ActionStore(session, clock, draw)
+        self._transaction = Transaction(session, clock, desk.ActionStore(session, clock, draw))
         self._seal_key = ""
         self.last_line = 0  # the last audit line that this process added
         self._durable = 0  # the last one that it knows to be on the disk
@@ -122,8 +125,9 @@ class Ledger(LedgerReader):
         What can be found out again need not be `synced` to the disk. With `early`, the block may commit before its end.
         """
         with self._session.write(synced=synced, early=early):
-            yield Transaction(self._session, self.clock, self._actions)
-            last = self._actions.last  # afterwards it may be another thread's
+            self._transaction.begin()
+            yield self._transaction
+            last = self._transaction.actions.last  # afterwards it may be another thread's
         self.last_line = max(self.last_line, last)
         if synced:
             self._durable = max(self._durable, last)

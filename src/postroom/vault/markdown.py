@@ -279,6 +279,8 @@ def outside_code(body: str) -> str:
 
 
 def _ticks(text: str, least: int) -> str:
+    if "`" not in text:
+        return "`" * least
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 

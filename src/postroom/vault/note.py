@@ -25,6 +25,8 @@ REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
 # The lookbehind comes second: a search that begins with letters is fast over a long body.
 _CLOSING = re.compile(r"---(?<=[\r\n]---)[ \t]*(?:\r\n?|\n|\Z)")
+# A key and a text without escapes in double quotes, as most lines that Postroom writes are. Compiled at its first use.
+_QUOTED_LINE = r'([A-Za-z_][A-Za-z0-9_-]{0,200}): "([^"\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]*)"\n'
 _NEWLINE = re.compile(r"\r\n?|\n")
 _RETURN = re.compile(r"\r\n?")
 _YAML_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
@@ -48,6 +50,7 @@ _BARE = re.compile(
     r"[^\W\d][\w./@+-]*(?: [\w./@+-]+)*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:]{4,8}Z?)?"
 )
 _NOT_BARE = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+_json = json.JSONEncoder(ensure_ascii=False).encode
 _REPAIR = "The file is left as it is: mend its frontmatter."
 
 
@@ -325,6 +328,8 @@ def _read(text: str, start: int, end: int) -> _Node:
         raise _corrupt(text, start, "the frontmatter is larger than 64 KB")
     if found := _UNREADABLE.search(block):
         raise _corrupt(text, start + found.start(), "control characters cannot stand here")
+    if simple := _read_quoted(text, start, end):
+        return simple
     events = yaml.parse(block, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
         next(events)
@@ -342,6 +347,24 @@ def _read(text: str, start: int, end: int) -> _Node:
     return top._replace(start=start, end=end)
 
 
+def _read_quoted(text: str, start: int, end: int) -> _Node | None:
+    """Return a mapping of which each line is a `_QUOTED_LINE`, without YAML's parser, which takes long; None for another."""
+    inner: list[_Node] = []
+    fields: dict[str, Value] = {}
+    match, at = re.compile(_QUOTED_LINE).match, start
+    while found := match(text, at, end):
+        key, value = found.groups()
+        if key in fields or key in _NULLS:
+            return None
+        fields[key] = value
+        colon = at + len(key)
+        end_of_line = found.end()
+        inner.append(_Node(key, at, colon, plain=True))
+        inner.append(_Node(value, colon + 2, end_of_line - 1, len(key) + 2))
+        at = end_of_line
+    return _Node(fields, start, end, inner=inner) if fields and at == end else None
+
+
 def _pairs(inner: Sequence[_Node]) -> Iterator[tuple[_Node, _Node]]:
     return zip(inner[::2], inner[1::2], strict=True)
 
@@ -352,11 +375,15 @@ def _corrupt(text: str, index: int, why: str) -> Corrupt:
 
 
 def _encodable(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def _quoted(text: str) -> str:
-    quoted = json.dumps(_encodable(text), ensure_ascii=False)
+    quoted = _json(_encodable(text))
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
@@ -375,6 +402,8 @@ def _resolve(text: str) -> Typed:
 
 def _same(one: Typed, other: Typed) -> bool:
     """Whether two values are equal: 1 is 1.0, and not true."""
+    if repr(one) == repr(other):  # as most are
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

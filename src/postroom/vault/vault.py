@@ -9,7 +9,8 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -123,10 +124,20 @@ class Vault:
             return os.fstat(fd).st_mtime_ns
         return 0
 
+    def stat_with_folder(self, path: str) -> tuple[int, File | None]:
+        """Return `folder_mtime` of the folder of a path, and `stat` of the path."""
+        with suppress(NotFound), self._open_parent(path) as folder:
+            changed = os.fstat(folder).st_mtime_ns
+            with suppress(FileNotFoundError):
+                status = os.stat(_name(path), dir_fd=folder, follow_symlinks=False)
+                return changed, _file(_name(path), status)
+            return changed, None
+        return 0, None
+
     def stat(self, path: str) -> File | None:
         """Return what stands at a path, of whatever kind; None where nothing does."""
         status = self._status(path)
-        return _file(path.rpartition("/")[2], status) if status else None
+        return _file(_name(path), status) if status else None
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder stands at a path, not a link to one."""
@@ -134,14 +145,18 @@ class Vault:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _status(self, path: str) -> os.stat_result | None:
-        with suppress(NotFound), self._open_parent(path) as (folder, name):
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        with (
+            suppress(NotFound),
+            self._open_parent(path) as folder,
+            suppress(FileNotFoundError),
+        ):
+            return os.stat(_name(path), dir_fd=folder, follow_symlinks=False)
         return None
 
     def stats(self, paths: Iterable[str]) -> Iterator[File | None]:
         """Yield what stands at each path, None where no plain file does; quick for neighbours."""
         for folder, group in groupby(paths, key=lambda path: path.rpartition("/")[0]):
-            names = [path.rpartition("/")[2] for path in group]
+            names = list(map(_name, group))
             found: dict[str, File] = {}
             with suppress(NotFound, Denied, Unavailable), self._open_folder(folder) as fd:
                 for name in filter(_NAME.fullmatch, names):
@@ -197,8 +212,9 @@ class Vault:
 
     def read(self, path: str) -> tuple[bytes, File]:
         """Return a file's bytes, and the version that they are."""
+        name = _name(path)
         with (
-            self._open_parent(path) as (folder, name),
+            self._open_parent(path) as folder,
             opened(name, os.O_RDONLY, folder=folder) as fd,
         ):
             for _ in range(3):
@@ -217,7 +233,8 @@ class Vault:
         self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = lambda _inode: None
     ) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
-        with self._open_parent(path, make=True) as (folder, name):
+        name = _name(path)
+        with self._open_parent(path, make=True) as folder:
             with temporary(folder, [data], mode) as (temp, made):
                 ready(made.st_ino)
                 publish(folder, temp, folder, name, self._link)
@@ -258,7 +275,8 @@ class Vault:
         self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
     ) -> File:
         """Give a file that is still as it was another content; its permissions stay."""
-        with self._open_parent(path) as (folder, name):
+        name = _name(path)
+        with self._open_parent(path) as folder:
             mode = _check(folder, name, was, path)
             with temporary(folder, [data], mode, exact=True) as (temp, made):
                 ready(made.st_ino)
@@ -276,9 +294,10 @@ class Vault:
         ready: Ready = lambda _inode: None,
     ) -> File:
         """Give a file that is still as it was another path, and content if given; never over another."""
+        old, new = _name(source), _name(target)
         with (
-            self._open_parent(source) as (here, old),
-            self._open_parent(target, make=True) as (there, new),
+            self._open_parent(source) as here,
+            self._open_parent(target, make=True) as there,
         ):
             mode, stands = _check(here, old, was, source), True
             if data is None:
@@ -303,7 +322,8 @@ class Vault:
         return _file(new, made)
 
     def remove(self, path: str, was: File) -> None:
-        with self._open_parent(path) as (folder, name):
+        name = _name(path)
+        with self._open_parent(path) as folder:
             _check(folder, name, was, path, lock=True)
             os.unlink(name, dir_fd=folder)
             _sync(folder, path)
@@ -314,8 +334,8 @@ class Vault:
         Returns the size that it has then.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        with self._open_parent(path, make=True) as (folder, name):
-            with opened(name, flags, mode, folder=folder) as fd:
+        with self._open_parent(path, make=True) as folder:
+            with opened(_name(path), flags, mode, folder=folder) as fd:
                 _lock(fd)  # so that only our own bytes are cut off below
                 size = os.fstat(fd).st_size
                 try:
@@ -332,29 +352,45 @@ class Vault:
         """Return the last bytes of a file, none where it is missing."""
         with (
             suppress(NotFound),
-            self._open_parent(path) as (folder, name),
-            opened(name, os.O_RDONLY, folder=folder) as fd,
+            self._open_parent(path) as folder,
+            opened(_name(path), os.O_RDONLY, folder=folder) as fd,
         ):
             return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
         return b""
 
-    @contextmanager
-    def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        name = _parts(path)[-1]
-        with self._open_folder(path.rpartition("/")[0], path, make=make) as fd:
-            yield fd, name
+    def _open_parent(self, path: str, *, make: bool = False) -> _Folder:
+        """Return the folder that a path is in, to be opened."""
+        _parts(path)
+        return _Folder(self._fd, path.rpartition("/")[0], path, make=make)
 
-    @contextmanager
-    def _open_folder(self, folder: str, path: str = "", *, make: bool = False) -> Iterator[int]:
-        """Yield the descriptor of a folder; an `OSError` of the block becomes an error about `path`."""
+    def _open_folder(self, folder: str, *, make: bool = False) -> _Folder:
+        return _Folder(self._fd, folder, folder, make=make)
+
+
+class _Folder:
+    """A folder that is open during a block; an `OSError` of the block becomes an error about `path`.
+
+    No generator, which would take as long as all else: one letter opens dozens of folders.
+    """
+
+    def __init__(self, root: int, folder: str, path: str, *, make: bool) -> None:
+        self._root, self._folder, self._path, self._make = root, folder, path, make
+
+    def __enter__(self) -> int:
         try:
-            fd = _descend(self._fd, folder, make=make)
-            try:
-                yield fd
-            finally:
-                os.close(fd)
+            self._fd = _descend(self._root, self._folder, make=self._make)
         except OSError as error:
-            raise _in_our_words(error, path or folder) from error
+            raise _in_our_words(error, self._path) from error
+        return self._fd
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        os.close(self._fd)
+        if isinstance(error, OSError):
+            raise _in_our_words(error, self._path) from error
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _plain_file(entry: os.DirEntry[str]) -> File | None:
@@ -371,8 +407,9 @@ def _remove_abandoned(fd: int, entry: os.DirEntry[str]) -> None:
             os.unlink(entry.name, dir_fd=fd)
 
 
-def _parts(path: str) -> list[str]:
-    parts = path.split("/")
+@lru_cache(maxsize=1_024)  # a letter's few paths are asked for dozens of times
+def _parts(path: str) -> tuple[str, ...]:
+    parts = tuple(path.split("/"))
     if not all(map(_NAME.fullmatch, parts)):
         raise Denied(
             f"{path!r} is no path inside the vault",
@@ -390,11 +427,15 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
     root = fd
     for name in _parts(path):
         try:
-            if make:
-                with suppress(FileExistsError):
+            try:
+                inner = os.open(name, _FOLDER, dir_fd=fd)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with suppress(FileExistsError):  # another process was first
                     os.mkdir(name, dir_fd=fd)
-                    os.fsync(fd)
-            inner = os.open(name, _FOLDER, dir_fd=fd)
+                os.fsync(fd)
+                inner = os.open(name, _FOLDER, dir_fd=fd)
         finally:
             if fd != root:
                 os.close(fd)

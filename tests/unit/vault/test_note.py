@@ -295,6 +295,36 @@ def test_any_text_can_be_a_value_and_stays_on_one_line(text: str) -> None:
     }
 
 
+@for_each(
+    "head",
+    [
+        'status: "new"\n',
+        'a: ""\nb_1: "x: y # z, [c] {d} --- \u00e9 \U0001f600 \u00a0"\n',
+        'true: "yes"\nA-b: "  two  "\n',
+        'null: "x"\n',
+        'a: "\t"\n',
+        'a: "x" \n',
+        'a: "one \\" two"\nb: "three"\n',
+        'a: "x"\n  \nb: "y"\n',
+        f'{"k" * 201}: "x"\n',
+    ],
+)
+def test_quoted_lines_are_read_as_yaml_reads_them(head: str) -> None:
+    quick, slow = (
+        Note.parse(f"---\n{text}---\nbody".encode()) for text in (head, f"{head}# by YAML\n")
+    )
+    assert (quick.fields, quick.values, quick.body) == (slow.fields, slow.values, slow.body)
+    for changes in ({"new": "1"}, dict.fromkeys(quick.fields), dict.fromkeys(quick.fields, "2")):
+        assert quick.set(changes).fields == slow.set(changes).fields
+        if "null" not in head:
+            assert quick.set(changes).raw == slow.set(changes).raw.replace(b"# by YAML\n", b"")
+
+
+def test_a_key_that_stands_twice_in_quoted_lines_is_refused() -> None:
+    with pytest.raises(Corrupt, match="stands here twice"):
+        Note.parse(b'---\na: "1"\na: "2"\n---\n')
+
+
 def test_lone_surrogates_become_replacement_characters() -> None:
     raw = render({"a": "x\ud800y"}, "b\udfff")
     assert Note.parse(raw).text("a") == "x\ufffdy"

@@ -338,8 +338,11 @@ def compile_query(query: Query, context: QueryContext) -> SqlCondition:
     """Return the SQL condition for the mails that match a query; what the index can answer is one expression."""
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
-    indexed = [part for part in parts if _is_indexed(part)]
-    rest = [_condition(part, context) for part in parts if not _is_indexed(part)]
+    indexed: list[Query] = []
+    others: list[Query] = []
+    for part in parts:
+        (indexed if _is_indexed(part) else others).append(part)
+    rest = [_condition(part, context) for part in others]
     match = _expression(nodes.And(tuple(indexed)) if indexed else Fact.EVERYTHING, context)
     return _joined(" AND ", [("word MATCH ?", [match]), *rest])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -32,15 +31,16 @@ SESSION_SECONDS: Final = 30 * 86_400.0  # after which a browser must sign in aga
 MAX_SESSIONS: Final = 200  # tickets, and sessions, that are kept
 MAX_CLAIMS: Final = 100_000  # that are remembered; more than any window has room for
 PRUNE_EVERY: Final = 1000  # claims
-_NAMES: Final = tuple(field.name for field in fields(DeskSettings))
+_NAMES: Final = tuple(DeskSettings.__annotations__)
+_SETTINGS: Final = f"SELECT {', '.join(_NAMES)} FROM desk"
 
 _LOCATION = ", ".join(f"note.{name}" for name in NoteLocation._fields)
 _UNPLANNED = {"planned_path": "", "planned_hash": ""}
 
 
 def load_settings(session: Session) -> DeskSettings:
-    settings = DeskSettings(*session.row(f"SELECT {', '.join(_NAMES)} FROM desk") or ())
-    return replace(settings, approval_required=bool(settings.approval_required))
+    values = dict(zip(_NAMES, session.row(_SETTINGS) or (), strict=False))
+    return DeskSettings(**values | {"approval_required": bool(values.get("approval_required"))})
 
 
 class BudgetReader(Noun):
@@ -49,9 +49,9 @@ class BudgetReader(Noun):
     def spent(self, now: Stamp, seconds: float) -> list[Spent]:
         """Return the claims that are younger than this, or may be, oldest first; none is older than one before it."""
         found = self._session.rows(
-            "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
-            " FROM claim WHERE (boot = ? AND steady > ?) OR ((boot != ? OR boot = '') AND wall > ?))"
-            " ORDER BY row",
+            "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row) FROM"
+            " (SELECT row FROM claim WHERE boot = ? AND steady > ? UNION ALL SELECT row FROM claim"
+            " WHERE (boot != ? OR boot = '') AND wall > ?) AS recent) ORDER BY row",
             [now.boot, now.steady - seconds, now.boot, now.wall - seconds],
         )
         claims, last = [], None

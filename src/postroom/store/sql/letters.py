@@ -97,7 +97,7 @@ class LetterReader(Noun):
             " ORDER BY row DESC LIMIT ?) AS newest",
             [agent, agent, count],
         )
-        times = [stamp(created) for _, created in found]
+        times = [Stamp(*at) for at in json.loads(f"[{','.join(at for _, at in found)}]")]
         return int(waiting), times if len(times) == count else []
 
     def with_same_text(self, text: str, *, except_id: str) -> tuple[str, ...]:

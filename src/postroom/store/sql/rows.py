@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,7 @@ from postroom.core.stamp import Stamp
 from postroom.store.protocol import Clock, Row, Session
 
 T = TypeVar("T")
+REMEMBERED: Final = 100_000  # characters; larger letters are not kept in memory
 OPEN: Final = ", ".join(f"'{state}'" for state in life.OPEN)
 _PLAIN: Final = ("agent", "digest", "content_key", "home", "form", "replaces", "version", "pre_send")  # fmt: skip
 _PARSED: Final = ("frozen", "state", "detail", "created", "card", "origins", "fields")
@@ -136,7 +138,7 @@ def _entry(rows: list[Row]) -> Entry:
             letter=thaw(frozen, tuple(files)),
             state=life.load(kind, detail),
             created=stamp(created),
-            card=Card.from_json(json.loads(card)),
+            card=_card(card),
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
             is_edited=bool(is_edited),
@@ -146,6 +148,11 @@ def _entry(rows: list[Row]) -> Entry:
 
 
 def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
+    is_small = len(frozen) <= REMEMBERED and not attachments
+    return _thaw_cached(frozen) if is_small else _thaw(frozen, attachments)
+
+
+def _thaw(frozen: str, attachments: tuple[Enclosure, ...] = ()) -> Letter:
     values: dict[str, Any] = json.loads(frozen)
     for part in ("to", "cc", "bcc", "reply_to"):
         values[part] = tuple(Address(*address) for address in values[part])
@@ -154,19 +161,28 @@ def thaw(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
     return Letter(**values, attachments=attachments)
 
 
+@lru_cache(maxsize=16)
+def _card(text: str) -> Card:
+    return Card.from_json(json.loads(text))
+
+
+_thaw_cached = lru_cache(maxsize=16)(_thaw)  # a letter is read at each step of its way
+
+
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
     values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
     found_by = (agent, letter.id, recipients, letter.subject, letter.text)
     return {
-        "frozen": json.dumps(
-            values, default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False
-        ),
+        "frozen": _json(values),
         "text_key": text_key(letter.text),
         "recipients": recipients,
         "subject": letter.subject,
         "search_text": "\n".join(found_by).casefold(),
     }
+
+
+_json = json.JSONEncoder(default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False).encode
 
 
 def text_key(text: str) -> str:
