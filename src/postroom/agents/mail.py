@@ -111,7 +111,7 @@ class AgentMail:
             return None
         with error_context("failed to read messages"):
             delivery = self.box(me.name).take(patience=patience)
-        if me.windows is None or delivery:
+        if me.windows is None or delivery:  # in tmux, polls without mail need no registration
             self.register(me)
         return delivery
 

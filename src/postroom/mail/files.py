@@ -61,7 +61,10 @@ class FileMail(NamedTuple):
 
 
 def sources(path: Path) -> list[MailSource]:
-    """Return the mail at this path: one source, or all of a folder's tree."""
+    """Return the sources at this path: a file, or all files of a folder's tree, those that are no mail included.
+
+    Raises `NotFound` for a path that does not exist, `Invalid` if nothing there is mail.
+    """
     if not path.exists():
         raise NotFound(f"{path} does not exist", remedy=_GIVE)
     if not (path.is_dir() or path.is_file()):

@@ -31,6 +31,7 @@ class Link(NamedTuple):
     how: str = ""  # it stands there: "" (written), "loads" or "disguised"
 
 
+_RawLink = tuple[str, str, str]  # what is written, its label, and how it stands there
 _character: Final = lru_cache(maxsize=1_000)(unescape)
 
 
@@ -109,7 +110,7 @@ def _written(text: str) -> dict[str, None]:
     return dict.fromkeys(found[0] for found in pattern("written").finditer(text))
 
 
-def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
+def _in_text(text: str) -> Iterator[_RawLink]:
     text = plain = without_invisible(text)
     written = _written(text)
     yield from ((raw, "", "") for raw in written)
@@ -129,9 +130,10 @@ def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
             yield target, found[2], "loads" if found[1] else ""
 
 
-def _in_page(html: str) -> Iterator[tuple[str, str, str]]:
+def _in_page(html: str) -> Iterator[_RawLink]:
+    # The distances bound the time for a hostile page.
     for found in pattern("href").finditer(html):
-        start = html.find(">", found.end(), found.end() + 20_000) + 1
+        start = html.find(">", found.end(), found.end() + 20_000) + 1  # 0: the tag has no end
         end = pattern("end_of_link").search(html, start, start + 2_000)
         label = all_text(html[start : end.start() if end else start + 300]) if start else ""
         yield found[1] or found[2] or found[3] or "", label, ""

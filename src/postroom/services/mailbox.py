@@ -93,7 +93,7 @@ class MailboxService:
     def search_whole(
         self, call: Call, account: str, query: str, *, limit: int
     ) -> tuple[SearchPage, dict[str, Message]]:
-        """Return mails that match, newest first, and each of them whole."""
+        """Return a page of matches, newest first, and the whole mails by id; a mail that is gone since is missing there."""
         with self._recorder.recording(call, query=query[:200]):
             page, found = self._page(account, query, limit, ""), {}
             for item in page.items:

@@ -29,7 +29,7 @@ from postroom.vault.vault import File
 if TYPE_CHECKING:
     from postroom.services.notebook import Notebook
 
-PATIENCE: Final = 300  # times that a move is tried while others are at theirs
+MAX_TRIES: Final = 300  # of a move, while another process moves a note
 REPORT_EVERY: Final = 10  # files between two reports of progress
 TRIES: Final = 5  # to rewrite a note that others write to
 
@@ -86,7 +86,7 @@ class Mover:
 
     def _wait_for_lock(self, stack: ExitStack) -> Generator[Progress, None, None]:
         """Wait for others who move; a thread that waited for them could be the one that they need."""
-        for _ in range(PATIENCE):
+        for _ in range(MAX_TRIES):
             if stack.enter_context(try_lock(self._lock)):
                 return
             yield Progress(0, 0)

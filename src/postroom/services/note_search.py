@@ -18,7 +18,7 @@ from postroom.vault.note import Note
 if TYPE_CHECKING:
     from postroom.services.notebook import Notebook
 
-PATIENCE: Final = 450  # tenths of a second that a call waits for the index
+MAX_WAITS: Final = 450  # of a tenth of a second each, for the index
 MAX_SUBFOLDERS: Final = 20  # that a list names
 ROUNDS: Final = 3  # of asking again where the index was behind
 _EMPTY: Final = b"---\n---\n"
@@ -66,10 +66,13 @@ class NoteSearch:
         return progress
 
     def wait_until_ready(self, call: Call) -> Generator[Progress, None, None]:
-        """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
+        """Yield how far the index is until it shows the vault. Whoever iterates waits a tenth of a second for each.
+
+        Raises `Unavailable` after `MAX_WAITS` of them.
+        """
         state = ""
         with self._book.recorder.abandonment(call):
-            for _ in range(PATIENCE):
+            for _ in range(MAX_WAITS):
                 progress = self.progress()
                 if progress is None:
                     return

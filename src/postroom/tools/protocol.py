@@ -156,7 +156,7 @@ def fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - JSON
 
     That is the name of a type or of another shape, a list of one shape (a list of these), allowed texts (`one of`), or
     an object: its fields by name. A field whose name ends with `?` may be missing or null, with `?!` missing but not
-    null. `*` is the shape of every field; else a field without an entry may be anything.
+    null. Every field must have the shape of `*`, if there is one; without it, fields that are not named may be anything.
     """
     if isinstance(shape, str):
         named = _DATA["shapes"].get(shape)

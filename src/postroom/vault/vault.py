@@ -119,7 +119,7 @@ class Vault:
             yield from filter(None, map(_plain_file, entries))
 
     def folder_mtime(self, folder: str) -> int:
-        """Return when an entry of the folder was last added or removed, in nanoseconds; 0 if there is no folder."""
+        """Return when an entry of the folder was last added, removed or replaced, in nanoseconds; 0 without a folder."""
         with suppress(NotFound), self._open_folder(folder) as fd:
             return os.fstat(fd).st_mtime_ns
         return 0
