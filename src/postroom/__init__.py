@@ -1,16 +1,16 @@
 """Postroom: the post room for AI agents.
 
-Agents read mail, write letters, keep notes and write to each other; nothing leaves the building
-until a person has stamped it.
+Agents read mail, write letters, keep notes and write to each other; nothing is sent until a
+person has approved it.
 
 The rooms, from the door inwards. A line imports only from lines below it, and import-linter
 guards that::
 
-    cli        the terminal: the commands (main has their table), what they share (command);
+    cli        the terminal: the commands (main has their table), what they share (ui);
                no rules
     tools      what agents see: tables of tools, answers, and the servers that speak MCP: on stdio our own
                (wire), over HTTP the SDK's (serve)
-    web        what a person sees in the browser: the queue, the letter, the door
+    web        what a person sees in the browser: the queue, the letter, signing in
     orchestrator  `postroom run`: watcher, triage (rules or a model, and the answers), the loop and its dashboard (run);
                it reads through MCP servers (client, context)
     wiring     opens the desk and the mailboxes of these settings; the only place that names a provider
@@ -35,8 +35,8 @@ Where does a line belong? If it would change with the provider: mail. With the w
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:
 config and wiring.
 
-One colour: everything here is synchronous, but for the loops in `tools/serve` and `web/request`, which call in
-through worker threads, and the orchestrator's clients. The local mailbox is the test double: it ships, it is
+Everything is synchronous except the HTTP servers (`tools/serve`, `web`), which call the rest in worker threads,
+and the MCP clients of the orchestrator. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.
 """
 

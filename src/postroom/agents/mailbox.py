@@ -186,6 +186,7 @@ class AgentMailbox:
         return id
 
     def about(self, id: str) -> dict[str, str]:
+        """Return the details of one message, such as its thread; empty if it has none."""
         return self.abouts(b'{"id":"' + record.write_word(id) + b'"').get(id, {})
 
     def abouts(self, start: bytes = b"{") -> dict[str, dict[str, str]]:
@@ -200,14 +201,18 @@ class AgentMailbox:
         return found
 
     def copies(self, id: str) -> int:
+        """Return how often this id occurs in the file: an estimate of how many lines name the message."""
         return content(self.path, None).count(b'"' + record.write_word(id) + b'"')
 
     def _remove_abouts(self, ids: set[str]) -> None:
         gone = {id.encode("utf-8", "replace") for id in ids}
         with suppress(OSError, Denied), opened_own(self._about, os.O_RDWR) as handle:
-            old = read_all(handle).splitlines(keepends=True)
-            new = [line for line in old if not ((id := _ID.match(line, 1)) and id[1] in gone)]
-            files.overwrite(handle, b"".join(line for line in new if line.strip()))
+            kept = []
+            for line in read_all(handle).splitlines(keepends=True):
+                id = _ID.match(line, 1)
+                if line.strip() and not (id and id[1] in gone):
+                    kept.append(line)
+            files.overwrite(handle, b"".join(kept))
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message, which no other process gets meanwhile; None if all are read."""
@@ -253,7 +258,7 @@ class AgentMailbox:
 
             def mark() -> None:
                 if at >= 0:
-                    os.pwrite(handle, b"true ", line.start + at)
+                    os.pwrite(handle, b"true ", line.start + at)  # as long as `false`
                     self._write_cursor(handle, line.start + len(line.line) + 1)
                 else:  # the line has no `read_flag` to overwrite
                     old = read_all(handle)
@@ -280,6 +285,7 @@ class AgentMailbox:
                 self._write_cursor(handle, unread_from)
 
     def unread(self) -> int:
+        """Return the number of unread messages; raises `Locked` if another process holds the mailbox for long."""
         with suppress(FileNotFoundError), self._open() as handle:
             return record.count_unread(read_all(handle, self._read_cursor(handle)))
         return 0
@@ -328,6 +334,7 @@ class AgentMailbox:
             os.pwrite(cursor, line.encode(), 0)
 
     def record_notice(self) -> None:
+        """Record that the owner was told of unread mail now."""
         with opened_own(self._notice, os.O_WRONLY | os.O_CREAT) as handle:
             # The kernel's own time stamps lag by milliseconds: a message just written would seem newer.
             os.utime(handle, ns=(time.time_ns(),) * 2)

@@ -22,6 +22,7 @@ from postroom.cli import ui
 from postroom.cli.main import HELP, run
 from postroom.config.settings import SETTINGS
 from postroom.core.errors import Invalid, PostroomError
+from postroom.core.text import plural
 from postroom.desk.proposals import ORCHESTRATOR
 from postroom.wiring import files
 
@@ -161,7 +162,8 @@ def _call(agent: CallTool, tool: str, arguments: dict[str, Any], most_lines: int
     for row in rows[:most_lines]:
         click.echo(f"  {row}")
     if len(rows) > most_lines:
-        click.echo(click.style(f"  ... {len(rows) - most_lines} more lines", dim=True))
+        more = plural(len(rows) - most_lines, "more line")
+        click.echo(click.style(f"  ... {more}", dim=True))
     return values
 
 

@@ -34,6 +34,7 @@ PAGE_SENDS = (
     "This page looks at the folders and sends what you approve, while it is served. New mail is not"
     " triaged, because `postroom run` does not run."
 )
+NO_DESK = "There is no desk in this vault yet: run `postroom init`."
 NOBODY_SENDS = (
     "Nothing is sent automatically right now. Start `postroom desk` or `postroom run`, or send one"
     " letter with `postroom approve ID`."
@@ -91,7 +92,8 @@ def status_command() -> None:
         "Budget": f"{spent} of {active.sends_per_hour} in {duration(active.window_seconds)}",
         "Desk": page,
     }
-    ui.output(values, facts, *notices, _describe_sender(running, page))
+    sender = _describe_sender(running, page) if desk is not None else NO_DESK
+    ui.output(values, facts, *notices, sender)
 
 
 def _list_counts(counts: dict[str, int]) -> str:
@@ -171,7 +173,9 @@ def _all_checks() -> Iterator[Check]:
                 yield Check("notes", "note", sentence)
             yield from _check_desk(desk, config)
             faults = desk.log.verify()
-            verdict, found = ("fail", f"changed: {faults[0].what}") if faults else ("ok", "whole")
+            verdict, found = (
+                ("fail", f"changed: {faults[0].what}") if faults else ("ok", "unchanged")
+            )
             yield from _checks(("log", verdict, found, "See them with `postroom audit verify`."))
             yield from check_mail(desk, config)
             running, page = desk.locks.has_orchestrator(), desk.locks.page_address()

@@ -134,8 +134,12 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         use_it = f"`postroom edit {entry.id} --from-note`"
         yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
+    before = None
     for state in desk.reader.letters.past_states(entry.id):
-        yield ui.folded(life.describe(state))
+        yield ui.folded(life.describe_step(state, before))
+        before = state
+    if entry.kind in ("pending", "approved"):
+        yield ui.folded(life.describe(entry.state))
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
 

@@ -168,9 +168,11 @@ def adopt_command() -> None:
     # It raises where the desk is not whole, or not this machine's.
     with suppress(PostroomError), find_desk(config) as desk:
         if desk is not None:
-            ui.say(f"This machine sends from the vault {vault} already, and its desk is whole.")
+            ui.say(
+                f"This machine sends from the vault {vault} already; nothing needs to be adopted."
+            )
             question = "Begin a new desk all the same, with all open letters unknown?"
-    ui.require(question, "Run it in one.")
+    ui.require(question, "Run `postroom adopt` in a terminal.")
     new = adopt(config)
     ui.output({"desk": new}, [f"This machine sends from {vault} now, as desk {new}."])
 

@@ -157,10 +157,12 @@ def count_down(seconds: float, what: str, how: str) -> None:
         return
     # The parent process may ignore Ctrl-C; it must work here all the same.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    while (left := end - time.monotonic()) > 0:
-        click.echo(f"\r{what} in {left:3.0f} s. Ctrl-C {how}. ", nl=False, err=True)
-        time.sleep(min(left, 0.2))
-    click.echo(f"\r{' ' * 76}\r", nl=False, err=True)
+    try:
+        while (left := end - time.monotonic()) > 0:
+            click.echo(f"\r{what} in {left:.0f} s. Ctrl-C {how}. ", nl=False, err=True)
+            time.sleep(min(left, 0.2))
+    finally:  # also after Ctrl-C, of which the terminal shows `^C`
+        click.echo(f"\r{' ' * 76}\r", nl=False, err=True)
 
 
 @contextmanager

@@ -210,7 +210,7 @@ def describe(
             clause = "needs no approval" if verdict.is_automatic else clause
             clause += f" and is held: {held}" if held else " and is about to be sent"
         case Sending(at=at):
-            clause = f"is being sent since {when(at)}"
+            clause = f"is being sent (since {when(at)})"
         case Sent(at=at, refused=refused, how=how):
             clause = f"was sent at {when(at)}"
             clause += f", but not to {', '.join(refused)}" if refused else ""
@@ -235,6 +235,23 @@ def describe(
     return f"{clause[0].upper()}{clause[1:]}."
 
 
+def describe_step(state: State, before: State | None) -> str:
+    """Return one sentence on one step of a letter's history; `before` is the state before it, None for the first."""
+    match before, state:
+        case None, Pending(since=since):
+            return f"Proposed at {since.iso}."
+        case Pending(), Pending():
+            return "Edited."
+        case Approved(), Pending(since=since):
+            return f"Approval undone at {since.iso}."
+        case _, Pending(since=since):
+            return f"Put back into the queue at {since.iso}."
+        case _, Approved(verdict=verdict, held=held) if not verdict.is_automatic:
+            why = f"; held: {held.rstrip('.')}" if held else ""
+            return f"Approved by {verdict.by} at {verdict.at.iso}{why}."
+    return describe(state)
+
+
 def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> str:
     """Return what became of its letter and what the agent does next; `newer` is the letter that replaces it."""
     text = describe(state, audience, id=id)
@@ -250,7 +267,7 @@ def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> 
             return f"{text} Do not send it again."
         case _, Pending():
             waits = f"Not sent. Letter {id} waits for a person to approve it."
-            return f"{waits}\nDo not send it again: letter_status tells what becomes of it."
+            return f"{waits}\nDo not send it again: letter_status has the outcome."
         case _, Approved() | Sending():
             return f"Not sent yet. {text}\nDo not send it again."
         case _, Rejected(revise=True):

@@ -149,6 +149,11 @@ class NoteLocation(NamedTuple):
     mtime: int
     inode: int
 
+    @property
+    def file_stamp(self) -> tuple[int, int, int]:
+        """Size, time and inode of the file, to compare with `File.stamp`."""
+        return self.size, self.mtime, self.inode
+
 
 class NoteStatus(NamedTuple):
     location: NoteLocation

@@ -121,7 +121,7 @@ class NoteDisplay:
         if not location.path:
             return is_sent_within_call(entry.state)
         file = self._vault.stat(location.path)
-        is_same = file is not None and file[1:] == location[-3:]
+        is_same = file is not None and file.stamp == location.file_stamp
         return is_same and location.path.startswith(f"{plan.folder(entry.state, entry.home)}/")
 
     def text(self, entry: Entry) -> str | None:

@@ -63,7 +63,9 @@ class NoteSource(Protocol):
 
 def seen_at(path: str, data: bytes, file: File, location: NoteLocation = NOWHERE) -> NoteLocation:
     """Return the location of a note as it is in this file; what the note shows is taken over from `location`."""
-    return NoteLocation(path, hashlib.sha256(data).hexdigest(), *location[2:5], *file[1:])
+    hash = hashlib.sha256(data).hexdigest()
+    shown = (location.notice, location.pages, location.version)
+    return NoteLocation(path, hash, *shown, *file.stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class NoteSync:
     ledger: Ledger
 
     def sync(self, source: NoteSource, *, strict: bool = False) -> None:
+        """Write a note and record its location; `strict` as in `write`."""
         self.ledger.apply(self.write(source, strict=strict))
 
     def write(
@@ -122,9 +125,12 @@ class NoteSync:
         where, _, name = old_path.rpartition("/")
         path = old_path if where == source.folder else self.free_path(source.folder, name)
         self.plan_write(source.key, path, new, status)
+        is_changed = new != raw
         if path != old_path:
-            return path, new, self.vault.move(old_path, path, file, new if new != raw else None)
-        return path, new, self.vault.replace(path, new, file) if new != raw else file
+            file = self.vault.move(old_path, path, file, new if is_changed else None)
+        elif is_changed:
+            file = self.vault.replace(path, new, file)
+        return path, new, file
 
     def _create(self, source: NoteSource, status: NoteStatus) -> tuple[str, bytes, File] | None:
         rendered = source.render()
@@ -173,6 +179,7 @@ class NoteSync:
         return path
 
     def move_file(self, path: str, file: File, folder: str) -> str:
+        """Move a file to another folder, return its path there; raise `Conflict` if it is not this `file` any more."""
         target = self.free_path(folder, path.rpartition("/")[2])
         self.vault.move(path, target, file)
         return target
@@ -187,6 +194,7 @@ class NoteSync:
     # Reading
 
     def open(self, path: str, file: File, key: str = "") -> SeenNote:
+        """Read a note; one that does not parse comes with its `problem`. Raises if there is no file."""
         try:
             raw, file = self.vault.read(path)
             return SeenNote(path, file, key, Note.parse(raw))
@@ -212,7 +220,7 @@ class NoteSync:
         for listed in self.vault.list(folder):
             path, file = f"{folder}/{listed.name}", listed
             key, location = known.get(path, ("", None))
-            if location and file[1:] == location[-3:] and file.mtime_ns < settled_before:
+            if location and file.stamp == location.file_stamp and file.mtime_ns < settled_before:
                 yield SeenNote(path, file, key)
                 continue
             if not location and ignore and ignore(path, file):

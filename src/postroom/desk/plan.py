@@ -226,6 +226,7 @@ def plan_letter(record: LetterRecord, files: Sequence[LetterNote], rules: Rules)
     trusted = (record.location, record.unfinished_write)
     is_draft = record.home == DRAFTS
     files = [file for file in files if is_draft or file.folder != DRAFTS or file.path in trusted]
+    # A crash came between a write and its record, and nobody has touched the note since: only record it.
     if record.unfinished_write and all(file.path in trusted for file in files):
         return [Update(record.id)]
     match record.state:
@@ -284,6 +285,7 @@ def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Updat
 
 
 def put_back(letter: str, path: str, notice: str, *, event: str = "", text: str = "") -> Update:
+    """Return the action that moves a note out of Approved/ again; `notice` says why, in the note and the report."""
     report = f"The letter {letter} was not approved. {notice}"
     return Update(letter, event, path, report, notice, text=text)
 
@@ -386,7 +388,7 @@ def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
     """Return what to do about a note that names no letter."""
     if file.folder == PLANS:
         agent = file.by.agent if file.by and not file.by.inode_only else None
-        return [PresentRequest(file.path, agent, file.by is not None)]
+        return [PresentRequest(file.path, agent, doubtful=file.by is not None)]
     if file.is_mail:
         return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
     if file.folder == APPROVED:
@@ -454,7 +456,7 @@ def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
     target, marks = DONE, {"status": "done"}
     report = f"{path} was spent on the letter {slip.spent_on} and went to {DONE}/."
     if slip.is_filed:
-        why = f"a copy of the slip that let the letter {slip.spent_on} out; a new one needs a `created` of its own"
+        why = f"a copy of the slip that approved the letter {slip.spent_on}; a new one needs a `created` of its own"
         target, marks = REJECTED, {"status": "void", "reason": why}
         report = f"{path} is void, and went to {REJECTED}/: {why}."
     return [MoveFile(path, target, report, marks, spent_slip=slip.hash)]

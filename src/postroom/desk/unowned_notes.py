@@ -108,15 +108,20 @@ class UnownedNotes:
     # Facts
 
     def classify(self, seen: SeenNote) -> plan.UnownedNote:
+        """Return the facts about a note that was read; only a draft, slip or request has more than its path."""
         note = seen.note
         assert note is not None
         is_mail, is_proposed = note.text("type") == MAIL, note.text("status") == PROPOSED
         if is_mail or not (is_proposed or seen.folder in (folders.APPROVED, folders.PLANS)):
             return plan.UnownedNote(path=seen.path, is_mail=is_mail)
         slip, by = parse_slip(seen), self._tool_note(seen)
-        missing = [] if note.text("to") else ["to"]
-        missing += [] if "subject" in note.fields else ["subject"]
-        missing += [] if missing or note.body.strip() else ["text"]
+        missing = []
+        if not note.text("to"):
+            missing.append("to")
+        if "subject" not in note.fields:
+            missing.append("subject")
+        if not missing and not note.body.strip():  # named only if it is all that is missing
+            missing.append("text")
         return plan.UnownedNote(
             path=seen.path,
             by=by,
@@ -129,9 +134,13 @@ class UnownedNotes:
         """Return the record of the tool that wrote a note, or may have written it; None if a person wrote it."""
         tag = etag(seen.raw)
         by = self._ledger.tool_notes.match(seen.path, seen.file.inode, tag)
+        if by is not None and not by.inode_only:
+            return by
+        # The ledger may be an older one than the vault: what tools wrote before this moment has no record.
         is_older = seen.file.mtime_ns < self._ledger.settings.tool_notes_since * 1e9
-        is_older = is_older and not self._ledger.slips.is_trusted(tag)
-        return ToolNote("") if is_older and (by is None or by.inode_only) else by
+        if is_older and not self._ledger.slips.is_trusted(tag):
+            return ToolNote("")
+        return by
 
     def _slip_facts(self, slip: Slip, by: ToolNote | None) -> plan.SlipFacts:
         first_seen, letter = self._ledger.slips.all().get(slip.hash, (None, ""))
@@ -192,6 +201,7 @@ class UnownedNotes:
     # Actions
 
     def act(self, action: plan.FileAction, seen: SeenNote) -> SeenNote:
+        """Perform an action; return the note as `slips_among` is to see it: without content once it was moved."""
         match action:
             case plan.MoveFile():
                 return self._move(seen, action)
@@ -242,7 +252,8 @@ class UnownedNotes:
             entry = self._proposals.propose(call, letter, proposal)
         except PostroomError as why:
             self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
-            self._full |= {call.agent} if isinstance(why, Limited | Full) else set()
+            if isinstance(why, Limited | Full):
+                self._full.add(call.agent)
             return
         known_path = self._ledger.notes.location(entry.id).path
         if entry.id != letter.id and known_path not in ("", seen.path):
@@ -344,7 +355,7 @@ def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
     recipient = quote(request.to or f"thread {request.thread}")
     return (
         f"\n## A request\n{DOUBT_NOTICE if doubtful else ''}If you move this note to"
-        f" `{folders.APPROVED}/`, it lets out the next letter to {recipient} that fits it, **whatever"
+        f" `{folders.APPROVED}/`, it approves the next letter to {recipient} that fits it, **whatever"
         f" that letter says**. Its text was:\n\n{fence(text)}\n"
     )
 

@@ -32,6 +32,8 @@ CHUNK_BYTES = 4_000_000
 _GIVE = "Give an mbox file, a Maildir, an .eml file or a folder of them; unpack archives first."
 _FROM_LINE = re.compile(rb"From \S.*\d{4}|From \S+\r?\n|From .*@.*\r?\n")
 _HEADER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:>?From .*\s+)?[!-9;-~]{1,200}[ \t]*:")
+# A colon in its first line alone does not make a text a mail (`/etc/passwd` has one): a header that all mail has does.
+_MAIL_HEADER = re.compile(rb"(?im)^(?:from|to|date|subject|received|return-path|message-id)[ \t]*:")
 _STATUS = re.compile(rb"(?im)^(status|x-status):(.*)\n")
 # Gmail's export writes its headers before all others. Further down, the sender could have written
 # one, and a mail that calls itself sent would count as a person's own.
@@ -82,7 +84,9 @@ def _file_source(path: Path) -> MailSource:
             size, start = os.fstat(file.fileno()).st_size, file.read(4096)
     except OSError:
         return MailSource(path, "closed", 0)
-    kind = "eml" if _HEADER_LINE.match(start) else "other"
+    is_named = path.name.isdecimal() or path.suffix.lower() == ".eml"
+    is_mail = _HEADER_LINE.match(start) and (is_named or _MAIL_HEADER.search(start))
+    kind = "eml" if is_mail else "other"
     return MailSource(path, "mbox" if _FROM_LINE.match(start) else kind, size)
 
 

@@ -220,7 +220,10 @@ def _split(
 
 
 def _before_break(raw: bytes, start: int, end: int) -> int:
-    return end - (raw.endswith(b"\r\n", start, end) + raw.endswith(b"\n", start, end))
+    """Return `end`, or where the last line break before it begins: it belongs to the boundary, not to the part."""
+    if raw.endswith(b"\r\n", start, end):
+        return end - 2
+    return end - 1 if raw.endswith(b"\n", start, end) else end
 
 
 class _Body(NamedTuple):
@@ -402,7 +405,10 @@ def _render(html: str, findings: Findings) -> str:
 
 
 def _is_contradicted(body: _Body, findings: Findings) -> bool:
-    """Whether the plain text has a line that is not in the HTML, which is what a person sees."""
+    """Whether the plain text says what the HTML, which a person sees, does not; note that, and count it as hidden.
+
+    A line counts if it has two words or more, and the HTML has fewer than half of them.
+    """
     seen = set(words(_render(body.html, Findings())))
     unseen = 0
     for line in clean(body.plain[: MAX_TEXT + 1]).text.split("\n"):

@@ -43,7 +43,7 @@ MOST_SENT: Final = 500  # sent letters that are looked at
 REFRESH_SECONDS: Final = 900.0  # after which the time of the last round is written again
 LEVEL_MARKS: Final = ("", "worth a look, ", "**red**, ")
 LETTER_LISTS: Final = (
-    ("Waiting for your word", ("pending",)),
+    ("Waiting for your decision", ("pending",)),
     ("May or may not have been sent", ("unknown",)),
     ("Approved, and not sent yet", ("approved", "sending")),
 )
@@ -192,7 +192,7 @@ class Orchestrator:
         texts = {f"account {name}": "followed" for name in self.context.accounts}
         texts[HANDBOOK] = plural(count, "rule") if count else "no rules"
         texts["model"] = (
-            self.context.model_name or "none: what no rule fits gets an acknowledgement"
+            self.context.model_name or "none: mail that fits no rule gets an acknowledgement"
         )
         broken = self._mail_notes.broken.items()
         problems = self.context.trouble | self._mail_notes.problems
@@ -271,13 +271,13 @@ class Dashboard:
             yield from _list(title, items[::-1], self._mail_row)
         today = self._local(now.wall).date()
         sent = [one for one, wall in self._sent() if self._local(wall).date() == today]
-        yield from _list("Left today", sent[::-1], self._letter_title, show_empty=True)
+        yield from _list("Sent today", sent[::-1], self._letter_title, show_empty=True)
         claims = self._reader.budget.spent(now, rules.window_seconds)
         left = rules.sends_per_hour - sum(
             elapsed(claim.at, now) < rules.window_seconds for claim in claims
         )
         total = f"{max(0, left)} of {rules.sends_per_hour} letters"
-        yield f"\nBudget: {total} may still leave within {duration(rules.window_seconds)}."
+        yield f"\nBudget: {total} can still be sent within {duration(rules.window_seconds)}."
         if self.remarks:
             yield "\n### What your folders say\n"
             yield from (f"- {quote(remark[:300])}" for remark in self.remarks[:MOST])

@@ -50,7 +50,7 @@ OPEN: Final = (
     InboxState.NEEDS_INFO,
     InboxState.DELEGATED,
 )
-NO_NOTE: Final = (InboxState.FOUND, InboxState.BEFORE, InboxState.ASIDE)
+WITHOUT_NOTE: Final = (InboxState.FOUND, InboxState.BEFORE, InboxState.ASIDE)
 STATE_AFTER: Final = {
     "archive": InboxState.DONE,
     "needs_info": InboxState.NEEDS_INFO,
@@ -84,7 +84,10 @@ class InboxService:
         *,
         earlier: Sequence[str] = (),
     ) -> int:
-        """Record mails and how far the mailbox was followed; return how many to look at, which `earlier` ones are not."""
+        """Record new mails and the mailbox's cursor; return how many mails are to be triaged.
+
+        `relabelled` mails are triaged if they were put aside before; `earlier` ones are recorded and not triaged.
+        """
         with self._ledger.write() as tx:
             count = tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
             if earlier:
@@ -290,19 +293,25 @@ class MailNotes:
             stale = {item.key for item in tx.inbox.with_stale_note()}
         previous, current = self._strangers, dict[str, File]()
 
-        def is_known_stranger(path: str, file: File) -> bool:
+        def remember_stranger(path: str, file: File) -> bool:
+            """Remember a file that is no open mail's note; return whether it is unchanged since the last round."""
             current[path] = file
             return previous.get(path) == file
 
         missing = dict(items)
-        for seen in list(self.sync.scan(NEEDS_ACTION, ignore=is_known_stranger)):
+        for seen in list(self.sync.scan(NEEDS_ACTION, ignore=remember_stranger)):
             if item := missing.pop(seen.key, None):
                 if seen.note or seen.problem:
                     self.guarded(self._take_in, item, seen, stale)
-            elif not (seen.key in stale or (seen.key and is_known_stranger(seen.path, seen.file))):
-                self.broken.pop(seen.path, None)
-                with suppress(PostroomError):  # the next round looks again
-                    self._look_at_stranger(seen, items.keys() | stale)
+                continue
+            if seen.key in stale:
+                continue
+            # `scan` called `remember_stranger` only for files of which the ledger has no note.
+            if seen.key and remember_stranger(seen.path, seen.file):
+                continue
+            self.broken.pop(seen.path, None)
+            with suppress(PostroomError):  # the next round looks again
+                self._look_at_stranger(seen, items.keys() | stale)
         for item in missing.values():
             self.guarded(self._look_elsewhere, item, stale)
         self._strangers = current
@@ -331,10 +340,11 @@ class MailNotes:
             self.sync_note(changed)
 
     def _look_elsewhere(self, item: InboxItem, stale: Collection[str]) -> None:
+        """Look for a note that is not in Needs_Action/: in its place, or moved; if it is gone, close the mail."""
         location, vault = self.sync.ledger.notes.location(item.key), self.sync.vault
-        (file,) = vault.stats([location.path])
+        (file,) = vault.stats([location.path])  # None for a link or folder, unlike `stat`
         if file is not None:
-            if file[1:] != location[-3:]:
+            if file.stamp != location.file_stamp:
                 self._take_in(item, self.sync.open(location.path, file), stale)
         elif self.finish_write(item) or not location.path:
             return
@@ -391,14 +401,16 @@ class MailNotes:
             self.broken[path] = opened.problem
             return
         item = self.inbox.records.get(note.text("account"), note.text("id"))
-        if item is None or item.key in keys or item.state in NO_NOTE:
+        if item is None or item.key in keys or item.state in WITHOUT_NOTE:
             return
         found = self._note_of(item, path)
         if found is None:
             return
         reason = self.sync.vault.stat(_reason_path(f"{FAILED}/{path.rpartition('/')[2]}"))
         if item.state == InboxState.FAILED and reason:
-            with suppress(PostroomError):  # it told what is mended now
+            with suppress(
+                PostroomError
+            ):  # the note is repaired, so the reason does not apply any more
                 self.sync.vault.remove(f"{FAILED}/{reason.name}", reason)
         self.report(f"{path} was brought back, and is judged again.")
         self.sync.remember(item.key, found)

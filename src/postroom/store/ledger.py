@@ -71,7 +71,7 @@ class Transaction(Noun):
         self.actions = actions
 
     def begin(self) -> None:
-        """Forget what the transaction before knew."""
+        """Reset what is cached for one transaction."""
         self.actions.last = 0
         vars(self).pop("settings", None)
 
@@ -120,9 +120,10 @@ class Ledger(LedgerReader):
 
     @contextmanager
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
-        """Hold the ledger: all that is written inside is kept, or none of it.
+        """Yield a transaction: all changes in the block are kept, or none if it raises.
 
-        What can be found out again need not be `synced` to the disk. With `early`, the block may commit before its end.
+        Pass `synced=False` for changes that can be derived again after a power failure: they are not synced to disk.
+        With `early`, the block may call `commit` before its end, and then writes nothing more.
         """
         with self._session.write(synced=synced, early=early):
             self._transaction.begin()
@@ -133,14 +134,14 @@ class Ledger(LedgerReader):
             self._durable = max(self._durable, last)
 
     def apply(self, *changes: Change | None) -> None:
-        """Make all changes that are not None, of what can be found out again, in one transaction."""
+        """Make these changes in one transaction that is not synced to disk (see `write`); None is skipped."""
         if due := [change for change in changes if change]:
             with self.write(synced=False) as tx:
                 for change in due:
                     change(tx)
 
     def sync(self, number: int) -> None:
-        """Have the audit lines up to this number on the disk, whichever process wrote them."""
+        """Sync the audit lines up to this number to disk, also those of other processes."""
         if number > self._durable:
             with self.write():
                 # SQLite syncs no transaction that changes nothing.

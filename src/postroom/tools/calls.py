@@ -153,7 +153,7 @@ class Calls:
         # A tool that waits writes its line when it is stopped, or leaves it to recovery.
         running = [call for call in list(self.running) if not call.stop_waiting()]
         self._is_unpublished |= bool(self.running)
-        ended = Unavailable("The server was told to end before it had done this")
+        ended = Unavailable("The server stopped before it finished this call")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
                 self.desk().recorder.write(call.call, ended, synced=False)
@@ -215,7 +215,8 @@ class RunningCall:
         self._calls.running.pop(self, None)
         if notify := self._calls.contract.on_call_finished:
             is_live = False
-            with suppress(PostroomError):  # else the answer says so; nothing can be sent
+            # Without a desk nothing can be sent, and the answer says why.
+            with suppress(PostroomError):
                 is_live = self._calls.desk().rules.live
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
                 self._calls.run_guarded(lambda: notify(self.call, reply, error, is_live))
@@ -225,7 +226,9 @@ class RunningCall:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""
         self._calls.running.pop(self, None)
         if not self._has_begun:
-            self._calls.record(self.call, Unavailable("The client gave it up before it was begun"))
+            self._calls.record(
+                self.call, Unavailable("The client cancelled the call before it began")
+            )
         self.stop_waiting()
         self._calls.publish_later()
 

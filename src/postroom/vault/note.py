@@ -51,7 +51,7 @@ _BARE = re.compile(
 )
 _NOT_BARE = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _json = json.JSONEncoder(ensure_ascii=False).encode
-_REPAIR = "The file is left as it is: mend its frontmatter."
+_REPAIR = "The file is left as it is: repair its frontmatter."
 
 
 class _Node(NamedTuple):
@@ -133,12 +133,15 @@ class Note:
         """Return the note with this in the place of a part of its body; every other byte stays."""
         new = _encodable(_RETURN.sub("\n", text))
         body = self.body[:start] + new + self.body[end:]
+        # A line break of two characters in the source is one in the body: `breaks` are their indices in the body.
         pairs = re.finditer("\r\n", self.source[self.head :])
-        # Each of these two characters is one newline of the body.
-        places = [found.start() - index for index, found in enumerate(pairs)]
-        first, last = (self.head + one + bisect_left(places, one) for one in (start, end))
+        breaks = [found.start() - earlier for earlier, found in enumerate(pairs)]
+
+        def in_source(index: int) -> int:
+            return self.head + index + bisect_left(breaks, index)
+
         put = new.replace("\n", self._newline()) if start else self._as_body(new)
-        return self._verify([(first, last, put)], self.values, body)
+        return self._verify([(in_source(start), in_source(end), put)], self.values, body)
 
     def _change(
         self,
@@ -152,7 +155,9 @@ class Note:
         indent = " " * (top.inner[0].column if pairs else 0)
         cuts, added = [], ""
         if top.flow and (new or any(name in pairs for name in removed)):
-            raise _corrupt(self.source, top.start, "keys in braces are not changed one by one")
+            raise _corrupt(
+                self.source, top.start, "frontmatter in braces cannot be changed key by key"
+            )
         for name in removed:
             if name in pairs:
                 cuts.append(self._cut(*pairs[name], None))
@@ -245,7 +250,7 @@ class Note:
         except Corrupt as why:
             raise Corrupt(f"This change would break the note: {why}", remedy=_REPAIR) from why
         if not _same(result.values, fields) or result.body != body:
-            raise Corrupt("This change would touch more of the note than asked", remedy=_REPAIR)
+            raise Corrupt("This change would alter other parts of the note too", remedy=_REPAIR)
         return result
 
 
@@ -258,13 +263,13 @@ def _parse(raw: bytes) -> Note:
         text = raw.decode()
     except UnicodeDecodeError as why:
         before = raw[: why.start].decode()
-        raise _corrupt(before, len(before), "this is no UTF-8") from why
+        raise _corrupt(before, len(before), "this is not UTF-8") from why
     start = body = int(text.startswith("\ufeff"))
     top = _Node({}, start, start)
     if opening := _OPENING.match(text):
         closing = _CLOSING.search(text, opening.end())
         if closing is None:
-            raise _corrupt(text, 0, "the frontmatter has no end, a line `---`")
+            raise _corrupt(text, 0, "the line `---` that ends the frontmatter is missing")
         body = closing.end()
         top = _read(text, opening.end(), closing.start())
     assert isinstance(top.value, dict)
@@ -311,11 +316,15 @@ class _YamlReader:
         fields: dict[str, Value] = {}
         for key, value in _pairs(inner):
             if not isinstance(key.value, str):
-                raise _corrupt(self.text, key.start, "a key must be a text: quote what has braces")
+                raise _corrupt(
+                    self.text,
+                    key.start,
+                    "a key must be text: put a key with braces or brackets in quotes",
+                )
             if key.value == "<<":
                 raise _corrupt(self.text, key.start, "`<<` is not followed: write the values here")
             if key.value in fields:
-                raise _corrupt(self.text, key.start, "this key stands here twice")
+                raise _corrupt(self.text, key.start, "this key occurs twice")
             fields[key.value] = value.value
         return fields
 
@@ -327,7 +336,7 @@ def _read(text: str, start: int, end: int) -> _Node:
     if len(block.encode()) > MAX_FRONTMATTER:
         raise _corrupt(text, start, "the frontmatter is larger than 64 KB")
     if found := _UNREADABLE.search(block):
-        raise _corrupt(text, start + found.start(), "control characters cannot stand here")
+        raise _corrupt(text, start + found.start(), "control characters are not allowed here")
     if simple := _read_quoted(text, start, end):
         return simple
     events = yaml.parse(block, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -337,13 +346,13 @@ def _read(text: str, start: int, end: int) -> _Node:
             return _Node({}, start, end)
         top, after = _YamlReader(text, start, events).node(1), next(events)
         if top is None or not isinstance(top.value, dict):
-            raise _corrupt(text, start, "these are no keys with values")
+            raise _corrupt(text, start, "the frontmatter must consist of `key: value` lines")
         if after.explicit or not isinstance(next(events), yaml.StreamEndEvent):
             raise _corrupt(text, start + after.start_mark.index, "the frontmatter ends too early")
     except (yaml.MarkedYAMLError, ValueError, OverflowError) as why:
         mark = getattr(why, "problem_mark", None)
         at = start + (mark.index if mark else 0)
-        raise _corrupt(text, at, getattr(why, "problem", None) or "this is no YAML") from why
+        raise _corrupt(text, at, getattr(why, "problem", None) or "this is not YAML") from why
     return top._replace(start=start, end=end)
 
 
@@ -375,11 +384,10 @@ def _corrupt(text: str, index: int, why: str) -> Corrupt:
 
 
 def _encodable(text: str) -> str:
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    """Return a text that UTF-8 can encode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _quoted(text: str) -> str:
@@ -443,8 +451,8 @@ def render(fields: Mapping[str, str | Sequence[str]], body: str) -> bytes:
     """Return a new note, every value in double quotes and every list in brackets."""
     head = ""
     for key, value in fields.items():
-        items = value if isinstance(value, str) else ", ".join(map(_quoted, value))
-        head += f"{_key(key)}: {_quoted(items) if isinstance(value, str) else f'[{items}]'}\n"
+        text = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+        head += f"{_key(key)}: {text}\n"
     if len(head.encode()) > MAX_FRONTMATTER:
-        raise Invalid("The fields of a note have room for 64 KB", remedy="Put less into them.")
+        raise Invalid("The frontmatter may have at most 64 KB", remedy="Shorten the values.")
     return f"---\n{head}---\n{_encodable(body)}".encode()

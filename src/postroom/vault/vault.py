@@ -45,6 +45,11 @@ class File(NamedTuple):
     mtime_ns: int
     inode: int
 
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Size, time and inode: a file that still has these was not changed."""
+        return self.size, self.mtime_ns, self.inode
+
 
 Files: TypeAlias = list[File]
 # Called with the inode of a new file before it has its name: what must be recorded of it is, before anybody sees it.

@@ -39,7 +39,7 @@ FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 _OWN_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 # A sentence at the top of a page, after its kind: `good`, `note` or `stop`.
 Notice = tuple[str, str]
-_CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
+_REOPENABLE: Final = {"rejected", "withdrawn", "expired", "failed"}
 _UNDECIDED, _LEAVING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
 # By the name of an action: the states before and after it, and the sentence that confirms it.
 CONFIRMATIONS: Final = {
@@ -47,7 +47,7 @@ CONFIRMATIONS: Final = {
     "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent sees it."),
     "revise": ({"pending", "approved"}, {"rejected"}, "Sent back. The agent sees it."),
     "undo": ({"approved"}, {"pending"}, "Approval undone. Nothing was sent."),
-    "reopen": (_CLOSED, {"pending"}, "Back in the queue."),
+    "reopen": (_REOPENABLE, {"pending"}, "Back in the queue."),
     "resolve": ({"unknown"}, {"pending", "sent"}, "Recorded."),
     "change": ({"pending", "approved"}, {"pending"}, "Saved. The letter is waiting for you."),
     "changed": (_UNDECIDED, _LEAVING, "Changed and approved."),
@@ -128,10 +128,10 @@ class Handlers:
     # The frame of a page
 
     def _page(self, request: PageRequest, template: str, *notices: Notice, status: int = 200, **values: object) -> Response:  # fmt: skip
-        """Return a page in its frame; beside a letter (the value `entry`) and the summary it has the queue.
+        """Return a page in its frame. A page of a letter (`values` has its `entry`) and the summary also show the queue.
 
-        With `back`, the address of another page, the template is a part of that page: its script gets it as it is, and
-        a person as a page of its own.
+        With `back` in `values`, the template is a fragment of the page at that address: its script gets the fragment
+        alone, and a browser without script a page of its own with a link back.
         """
         entry = values.get("entry")
         chosen = entry.id if isinstance(entry, Entry) else ""
@@ -165,8 +165,8 @@ class Handlers:
 
     def _queue(self, request: PageRequest, chosen: str) -> dict[str, object]:
         lists, now = self._desk.reader.lists, self._desk.clock()
-        is_live = self._desk.rules.live or lists.count("pending") > 0
-        state = "pending" if is_live else "rehearsal"
+        shows_pending = self._desk.rules.live or lists.count("pending") > 0
+        state = "pending" if shows_pending else "rehearsal"
         total = lists.count(state)
         number = request.page_number(total)
         skip = (number - 1) * PAGE_SIZE
@@ -183,7 +183,7 @@ class Handlers:
             "waiting": lists.summaries(state, newest=PAGE_SIZE, skip=skip)[::-1],
             "total": total,
             "number": number,
-            "rehearsed": not is_live,
+            "rehearsed": not shows_pending,
             "chosen": chosen,
         }
 

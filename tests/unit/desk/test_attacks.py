@@ -204,7 +204,7 @@ def test_a_request_of_an_agents_says_what_it_would_let_out(office: Office) -> No
     )
     office.look(adopt=True)
     shown = (office.vault / "Pending_Approval/Lunch.md").read_text()
-    assert "lets out the next letter to `eve@example.com`" in shown
+    assert "approves the next letter to `eve@example.com`" in shown
     assert "```text\n# Lunch with Ann" in shown
     assert "adopt_request" in (next(iter((office.vault / "Logs/actions").glob("*")))).read_text()
 

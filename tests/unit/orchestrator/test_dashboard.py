@@ -18,7 +18,7 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(
     rounds.deliver("A question", sender="bob@example.net")
     rounds.round()
     said = board(rounds)
-    assert "### Waiting for your word (1)" in said
+    assert "### Waiting for your decision (1)" in said
     assert "`ann@example.com`, `Re: Tea`, by `orchestrator`" in said
     assert "### Mail that needs you (1)" in said
     assert "`bob@example.net`, `A question`" in said
@@ -30,8 +30,8 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(
     rounds.clock.go(10)
     rounds.round()
     said = board(rounds)
-    assert "Waiting for your word" not in said
-    left = said.partition("### Left today (1)\n\n- [[")[2]
+    assert "Waiting for your decision" not in said
+    left = said.partition("### Sent today (1)\n\n- [[")[2]
     assert left.splitlines()[0].endswith("]] `ann@example.com`, `Re: Tea`")
     assert "Budget: 9 of 10 letters" in said
 
@@ -47,7 +47,7 @@ def test_what_a_person_wrote_into_the_dashboard_stays(rounds: Rounds) -> None:
     parts = sections(board(rounds))
     assert [title for title, _ in parts] == ["", "Now", "Links", "Now"]
     assert "".join(part for _, part in parts[:3]).startswith(text)
-    assert "Waiting for your word (2)" in parts[3][1]
+    assert "Waiting for your decision (2)" in parts[3][1]
 
 
 def test_its_part_of_the_dashboard_stays_where_the_person_puts_it(rounds: Rounds) -> None:

@@ -32,12 +32,17 @@ REMEMBERED: Final = 100_000  # characters; larger letters are not kept in memory
 OPEN: Final = ", ".join(f"'{state}'" for state in life.OPEN)
 _PLAIN: Final = ("agent", "digest", "content_key", "home", "form", "replaces", "version", "pre_send")  # fmt: skip
 _PARSED: Final = ("frozen", "state", "detail", "created", "card", "origins", "fields")
+_NOTE: Final = (*NoteLocation._fields, "planned_path", "planned_hash")
+_ENCLOSURE: Final = ("name", "type", "content")
+# Where the columns of the attachment and of the note begin, counted from the end of a row.
+_AT_ENCLOSURE: Final = -len(_ENCLOSURE)
+_AT_NOTE: Final = _AT_ENCLOSURE - len(_NOTE)
 # The columns of `entries`: a letter and its note, once for each of the letter's attachments.
 ENTRY: Final = ", ".join(
     [f"letter.{name}" for name in ("id", *_PARSED, *_PLAIN)]
     + ["EXISTS (SELECT 1 FROM revision WHERE revision.letter = letter.id)"]
-    + [f"note.{name}" for name in (*NoteLocation._fields, "planned_path", "planned_hash")]
-    + [f"enclosure.{name}" for name in ("name", "type", "content")]
+    + [f"note.{name}" for name in _NOTE]
+    + [f"enclosure.{name}" for name in _ENCLOSURE]
 )
 ENTRIES: Final = (
     f"SELECT {ENTRY} FROM letter LEFT JOIN note ON note.letter = letter.id"
@@ -61,7 +66,7 @@ class Noun:
         return [make(*row) for row in self._session.rows(sql, values)]
 
     def _find(self, make: Callable[..., T], columns: str, table: str, **where: object) -> T | None:
-        """Return what `make` makes of `_row`, if there is one."""
+        """Return `make(*columns)` for the row that has these values; None if there is no such row."""
         row = self._row(columns, table, **where)
         return make(*row) if row else None
 
@@ -74,7 +79,7 @@ class Noun:
         return self._row("1", table, **where) is not None
 
     def _insert(self, table: str, columns: Mapping[str, object], conflict: str = "") -> None:
-        """Add a row; `conflict` is what becomes of one that is there."""
+        """Add a row; `conflict` is the SQL clause `ON CONFLICT …` for a row with the same key."""
         sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)}) {conflict}"
         self._session.run(sql, list(columns.values()))
 
@@ -130,9 +135,10 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
 
 
 def _entry(rows: list[Row]) -> Entry:
-    *values, is_edited = rows[0][:-13]
+    *values, is_edited = rows[0][:_AT_NOTE]
     id, frozen, kind, detail, created, card, origins, fields, *others = values
-    files = [Enclosure(*row[-3:]) for row in rows if row[-3] is not None]
+    enclosures = [row[_AT_ENCLOSURE:] for row in rows]
+    files = [Enclosure(*columns) for columns in enclosures if columns[0] is not None]
     with _parsing(id):
         return Entry(
             letter=thaw(frozen, tuple(files)),
@@ -142,7 +148,7 @@ def _entry(rows: list[Row]) -> Entry:
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
             is_edited=bool(is_edited),
-            note=note_status(*rows[0][-13:-3]),
+            note=note_status(*rows[0][_AT_NOTE:_AT_ENCLOSURE]),
             **dict(zip(_PLAIN, others, strict=True)),
         )
 
@@ -202,7 +208,10 @@ def summary(row: Row) -> LetterSummary:
 
 def note_status(*row: Any) -> NoteStatus:  # noqa: ANN401 - the columns of a row
     """Return what the ledger has of a note; a rehearsal has none, and so none of its columns."""
-    return NO_NOTE if row[0] is None else NoteStatus(NoteLocation(*row[:8]), *row[8:])
+    if row[0] is None:
+        return NO_NOTE
+    *location, planned_path, planned_hash = row
+    return NoteStatus(NoteLocation(*location), planned_path, planned_hash)
 
 
 def letter_state(id: str, kind: str, detail: str, version: int) -> LetterState:
