@@ -408,9 +408,8 @@ class MailNotes:
             return
         reason = self.sync.vault.stat(_reason_path(f"{FAILED}/{path.rpartition('/')[2]}"))
         if item.state == InboxState.FAILED and reason:
-            with suppress(
-                PostroomError
-            ):  # the note is repaired, so the reason does not apply any more
+            # The note is repaired, so the reason does not apply any more.
+            with suppress(PostroomError):
                 self.sync.vault.remove(f"{FAILED}/{reason.name}", reason)
         self.report(f"{path} was brought back, and is judged again.")
         self.sync.remember(item.key, found)

@@ -555,7 +555,7 @@ CASES = [
                 f" the letter {ID} out; a new one needs a `created` of its own.",
                 {
                     "status": "void",
-                    "reason": f"a copy of the slip that let the letter {ID} out; a new one needs a"
+                    "reason": f"a copy of the slip that approved the letter {ID}; a new one needs a"
                     " `created` of its own",
                 },
                 spent_slip="abcd",
