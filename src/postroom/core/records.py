@@ -217,6 +217,7 @@ class ExpectedNote(NamedTuple):
     key: str
     location: NoteLocation
     letter: LetterState | None = None
+    is_planned: bool = False  # a write was planned, and is not recorded as done
 
     @property
     def is_open(self) -> bool:

@@ -103,7 +103,12 @@ class NoteDisplay:
             entry = self._ledger.letters.get(entry.id)
         notice = entry.note.location.notice if notice is None else notice
         source = LetterSource(self._ledger, self._rules, self._desk, entry, notice, retext)
-        return self._sync.write(source, restore=restore, status=entry.note, old=old)
+        change = self._sync.write(source, restore=restore, status=entry.note, old=old)
+        if change is None and entry.note == NO_NOTE:
+            current = self._ledger.letters.get(entry.id)
+            if current.note != NO_NOTE:  # another process wrote the first note meanwhile
+                return self.write(current, notice, retext=retext, restore=restore)
+        return change
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and the slip that approved it, are unchanged since the last scan."""
@@ -183,10 +188,14 @@ class NoteDisplay:
     def _reconcile_letters(
         self, expected: dict[str, ExpectedNote], letters: dict[str, list[SeenNote]]
     ) -> None:
-        # Open letters, those without a note so far, and those whose note was found in a folder.
+        # Open letters, those whose note is still to be written or recorded, and those whose note was found in a folder.
         # The text of an open note depends on the trust level: at a new level all are written again.
         is_trust_new = self._settings.notes_trust != self._rules.trust
-        needs_note = (id for id, note in expected.items() if note.is_open or not note.location.path)
+        needs_note = (
+            id
+            for id, note in expected.items()
+            if note.is_open or note.is_planned or not note.location.path
+        )
         for id in dict.fromkeys((*needs_note, *letters)):
             if id in self._unowned.handled:
                 continue
@@ -197,17 +206,17 @@ class NoteDisplay:
                 if is_current and plan.is_untouched(note.letter.state, path, files):
                     continue
             with self._guarded(f"The letter {id}"):
-                self._perform(self._plan_letter(id, found))
+                self._reconcile_letter(id, found)
         if is_trust_new and not self._had_conflict:
             with self._ledger.write(synced=False) as tx:
                 tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
-    def _plan_letter(self, id: str, seen: list[SeenNote]) -> list[plan.Action]:
+    def _reconcile_letter(self, id: str, seen: list[SeenNote]) -> None:
         try:
             entry = self._ledger.letters.get(id)
         except NotFound:
             unknown = f"names the letter {one_line(id)[:20]}, which this desk does not know."
-            return [plan.Report(f"{one.path} {unknown}") for one in seen[:1]]
+            return self._perform([plan.Report(f"{one.path} {unknown}") for one in seen[:1]])
         location, planned = entry.note.location, entry.note.planned_path
         is_unfinished = self._sync.read_if(planned, entry.note.planned_hash) is not None
         slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
@@ -222,7 +231,8 @@ class NoteDisplay:
             is_slip_gone=bool(slip) and self._slip(slip) is None,
         )
         source = LetterSource(self._ledger, self._rules, self._desk, entry)
-        return plan.plan_letter(record, [_letter_note(one, source) for one in seen], self._rules)
+        files = [_letter_note(one, source) for one in seen]
+        return self._perform(plan.plan_letter(record, files, self._rules), entry)
 
     # Reading the folders
 
@@ -280,17 +290,18 @@ class NoteDisplay:
 
     # Performing
 
-    def _perform(self, actions: Iterable[plan.Action]) -> None:
+    def _perform(self, actions: Iterable[plan.Action], planned: Entry | None = None) -> None:
+        """Perform the actions that were planned for a letter as it was then, or for a file that names none."""
         for action in actions:
             match action:
                 case plan.Report(sentence):
                     self._report(sentence)
                 case plan.Update():
-                    self._update(action)
+                    self._update(action, planned)
                 case plan.FileAction(path):
                     self._seen[path] = self._unowned.act(action, self._seen[path])
 
-    def _update(self, action: plan.Update) -> None:
+    def _update(self, action: plan.Update, planned: Entry | None) -> None:
         # Carry out the verdict, record the place where the person left the note, and write the note. A verdict that is
         # refused becomes a notice in the note, which goes back.
         id, path = action.letter, action.path
@@ -298,7 +309,7 @@ class NoteDisplay:
         if is_located_first:
             self._sync.remember(id, self._seen[path])
         try:
-            entry = self._decide(action)
+            entry = self._decide(action, planned)
         except PostroomError as why:
             if action.event == "edit":
                 refusal = f"Its new text was not taken: {why.message}."
@@ -314,12 +325,13 @@ class NoteDisplay:
         entry = self._ledger.letters.get(id) if path else entry
         self.sync(entry, action.notice, restore=action.restore)
 
-    def _decide(self, action: plan.Update) -> Entry:
+    def _decide(self, action: plan.Update, planned: Entry | None) -> Entry:
         id, verdicts = action.letter, self._verdicts
         match action.event:
             case "approve":
                 via = life.Channel.SLIP if action.slip else life.Channel.FOLDER
-                entry = self._ledger.letters.get(id)
+                # The verdict counts for the letter that the plan was made for, which may have been edited since.
+                entry = planned or self._ledger.letters.get(id)
                 return verdicts.approve(entry, by=PERSON, via=via, slip=action.slip)
             case "edit":
                 letter = self._ledger.letters.get(id).letter

@@ -28,7 +28,7 @@ from postroom.desk.proposals import Composer, Proposals, normalize_text
 from postroom.desk.recorder import CallRecorder
 from postroom.desk.verdicts import Trust, Unlocked, Verdicts
 from postroom.store.files import locked
-from postroom.store.ledger import Ledger, LedgerReader
+from postroom.store.ledger import Change, Ledger, LedgerReader
 from postroom.vault.folders import PAUSES
 from postroom.vault.vault import Vault
 
@@ -201,8 +201,14 @@ class Desk:
         """Bring notes and log up to the ledger; an error undoes no decision, and is added to `problems`."""
         try:
             with locked(self.lock):
-                records = [self.display.write(entry, retext=retext) for entry in entries]
-                self.ledger.apply(*records, self.log.append_new_lines())
+                changes: list[Change | None] = []
+                try:
+                    for entry in entries:
+                        change = self.display.write(entry, retext=retext)
+                        changes.append(change)  # those before one that raises count
+                    changes.append(self.log.append_new_lines())
+                finally:  # what was written is recorded, whatever could not be
+                    self.ledger.apply(*changes)
         except PostroomError as why:
             self.problems.append(f"The ledger has it, but not the vault: {why.message}.")
 

@@ -61,8 +61,9 @@ class ActionLog:
 
     def append_new_lines(self) -> Change | None:
         """Append the ledger's lines that the files lack; return a function that records the position, None if none."""
-        mark, _, waiting = self.ledger.actions.backlog()
-        if mark.seq < self._written.seq and self._is_unchanged(self._written):
+        mark, head, waiting = self.ledger.actions.backlog()
+        # Beyond the ledger's head is a position of a ledger that was replaced since.
+        if mark.seq < self._written.seq <= head and self._is_unchanged(self._written):
             mark = self._written
             waiting = [(seq, line) for seq, line in waiting if seq > mark.seq]
         if not waiting:

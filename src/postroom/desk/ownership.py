@@ -43,7 +43,7 @@ def bind(
     if not ledger.settings.desk_id:
         if marked:
             raise _lost(vault)
-        rebind(vault, ledger, desk=desk, machine=machine, draw=draw)
+        _save_owner(ledger, desk=desk, machine=machine, draw=draw, is_new=True)
     settings = ledger.settings
     check(vault, ledger, settings)
     if machine and settings.machine not in ("", machine):
@@ -102,11 +102,22 @@ def rebind(
     vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]
 ) -> None:
     """Make this ledger the one that sends from the vault."""
+    write_mark(vault, _save_owner(ledger, desk=desk, machine=machine, draw=draw))
+
+
+def _save_owner(
+    ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str], is_new: bool = False
+) -> str:
+    """Record whose ledger this is; return its id. A new one keeps the owner that another process just gave it."""
     id, inode = draw(), _inode(ledger)
     with ledger.write() as tx:
-        bound = replace(tx.settings, desk_id=desk, machine=machine, state_inode=inode, ledger_id=id)
-        tx.save_settings(bound)
-    write_mark(vault, id)
+        old = tx.settings
+        if is_new and old.desk_id:
+            return old.ledger_id
+        tx.save_settings(
+            replace(old, desk_id=desk, machine=machine, state_inode=inode, ledger_id=id)
+        )
+    return id
 
 
 def _inode(ledger: Ledger) -> str:

@@ -104,7 +104,7 @@ def links(text: str, html: str = "", page: str = "") -> list[Link]:
 
 
 def _written(text: str) -> dict[str, None]:
-    low = text.lower()
+    low = text.casefold()
     if not any(sign in low for sign in words("link_signs")):
         return {}  # as in most texts: looking for one takes long
     return dict.fromkeys(found[0] for found in pattern("written").finditer(text))

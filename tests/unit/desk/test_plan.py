@@ -551,8 +551,8 @@ CASES = [
             MoveFile(
                 APPROVED,
                 "Rejected",
-                f"{APPROVED} is void, and went to Rejected/: a copy of the slip that let"
-                f" the letter {ID} out; a new one needs a `created` of its own.",
+                f"{APPROVED} is void, and went to Rejected/: a copy of the slip that"
+                f" approved the letter {ID}; a new one needs a `created` of its own.",
                 {
                     "status": "void",
                     "reason": f"a copy of the slip that approved the letter {ID}; a new one needs a"

@@ -197,7 +197,7 @@ class NoteReader(Noun):
         """Return the notes of open letters, those of closed ones that are still to be written, and all in these folders."""
         ranges, ends = _in_folders(folders)
         sql = (
-            f"SELECT note.letter, {_LOCATION}, state, detail, letter.version FROM note"
+            f"SELECT note.letter, {_LOCATION}, planned_path, state, detail, letter.version FROM note"
             " LEFT JOIN letter ON letter.id = note.letter WHERE note.letter IN"
             f" (SELECT id FROM letter WHERE state IN ({OPEN})"
             " UNION ALL SELECT letter FROM note WHERE path = '' AND letter IN (SELECT id FROM letter)"
@@ -205,9 +205,12 @@ class NoteReader(Noun):
         )
         return [
             ExpectedNote(
-                key, NoteLocation(*row[:8]), letter_state(key, *row[8:]) if row[8] else None
+                key,
+                NoteLocation(*location),
+                letter_state(key, kind, detail, version) if kind else None,
+                is_planned=bool(planned),
             )
-            for key, *row in self._session.rows(sql, ends)
+            for key, *location, planned, kind, detail, version in self._session.rows(sql, ends)
         ]
 
     def in_folders(self, *folders: str) -> dict[str, tuple[str, NoteLocation]]:
