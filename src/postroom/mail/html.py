@@ -50,7 +50,10 @@ _RAW_TEXT: Final = {
 }
 _UNSEEN: Final = "#unseen"  # the name of text that nobody sees
 _HIDES_OTHERS: Final = {"link": "display", "col": "visibility", "colgroup": "visibility"}
-_AROUND_ITEMS: Final = _TAGS["scopes"] | _TAGS["blocks"] - {"address", "div", "p"}
+# Browsers ignore these outside of a table.
+_TABLE_PARTS: Final = frozenset("caption colgroup tbody td tfoot th thead tr".split())
+_NO_BARRIERS: Final = _TABLE_PARTS | {"address", "div", "p", "body", "html"}
+_AROUND_ITEMS: Final = (_TAGS["scopes"] | _TAGS["blocks"]) - _NO_BARRIERS
 _AROUND_CELLS: Final = _TAGS["foreign"] | {"table"}
 # An element that ends where another of these begins, unless a third stands between (section 13.1.2.4).
 _ENDED_BY: Final = {
@@ -186,6 +189,10 @@ class _Lines:
         if self.link:
             self.link.label.append(words)
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self._lines or self._line)
+
     def begin_cell(self) -> None:
         self.cell = bool(self._line)
 
@@ -264,6 +271,12 @@ class _Page:
         styled, declared = self._sheets.style(name, attributes, self._stack[-1].styled)
         if name in _TAGS["dropped"] or (name == "object" and "data" in attributes):
             declared["display"] = True
+        if name in {"html", "body"} and attributes and declared and self._has_begun():
+            style = TextStyle().inside(name, declared)
+            if style.removed or style.hidden_by:  # browsers give its attributes to the page's own
+                self.covered.add(0)
+        if name == "template" and "shadowrootmode" in attributes:
+            self.covered.add(self._stack[-1].number)  # it is shown in place of what is beside it
         self._opened += 1
         element = _Element(name, TextStyle(), declared, styled, self._opened)
         self._note_covered(element)
@@ -271,6 +284,11 @@ class _Page:
             self._add_void(name, attributes, declared)
         elif self._push(element) and not element.style.removed:
             self._begin(element, attributes)
+
+    def _has_begun(self) -> bool:
+        """Whether there is content, so that another `html` or `body` begins nothing."""
+        opened = any(element.name not in {"", "html", "head"} for element in self._stack)
+        return opened or not self._lines.is_empty
 
     def _note_covered(self, element: _Element) -> None:
         """Note what a box may be drawn over, or a column or a linked sheet may hide."""
@@ -335,6 +353,8 @@ class _Page:
             self._deeper[name] -= 1
         elif name == "br":
             self._lines.break_line()
+        elif name in _TABLE_PARTS and not self.counts["table"]:
+            pass  # browsers ignore it, as its start tag
         elif self.counts[name] and name not in {"html", "body"}:  # what follows is still in them
             barrier = frozenset() if name in _TAGS["bounds"] else _TAGS["scopes"] - {name}
             self._close_innermost(frozenset({name}), barrier)

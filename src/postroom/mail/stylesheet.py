@@ -179,6 +179,9 @@ def _declarations(nodes: Iterable[Node]) -> Ranked:
     return found
 
 
+_WITH_BACKGROUND = frozenset("body marquee table tbody td tfoot th thead tr".split())
+
+
 def _hints(tag: str, attributes: Attributes) -> Iterator[tuple[str, Value]]:
     embedded = PATTERNS["embedded"]
     closed = tag in {"details", "dialog"} and "open" not in attributes
@@ -189,7 +192,8 @@ def _hints(tag: str, attributes: Attributes) -> Iterator[tuple[str, Value]]:
         yield "color", LINK_COLOUR
     for name in ("width", "height") if tag == "img" else ():
         yield from length_terms(name, attributes.get(name, "").strip().lower())
-    for name, term in (("text" if tag == "body" else "color", "color"), ("bgcolor", "ground")):
+    ground = "bgcolor" if tag in _WITH_BACKGROUND else ""
+    for name, term in (("text" if tag == "body" else "color", "color"), (ground, "ground")):
         if text := attributes.get(name, "").strip().lower().removeprefix("#"):
             yield term, parse_paint(f"#{text}") or parse_paint(text) or NO_COLOUR
     if embedded.match(attributes.get("background", "")):

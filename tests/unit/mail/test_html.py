@@ -217,6 +217,15 @@ HIDING = [
     '<div><p>{0:.0}<b style="display:none"></p>{0}</b></div>',
     "<div><font color=white></div><div>{}</div></font>",
     '<b><div style="display:none"></b>{}</div>',
+    # parts of a table that stand in none end nothing
+    "<dl><dd><tr><dt style='display:none'></dd>{}</dl>",
+    "<tr><template></tr></template><div style='display:none'></tr>{}</div>",
+    "<tbody><div style='display:none'></tbody>{}</div>",
+    "<td><div style='display:none'></td>{}</div>",
+    # only a page and parts of a table have the attribute `bgcolor`
+    '<div style="color:#fff"><span bgcolor=black>{}</span></div>',
+    # what a template with a shadow root stands beside is not shown
+    '<div><template shadowrootmode="open"></template>{}</div>',
 ]
 
 
@@ -242,7 +251,20 @@ def test_a_hidden_element_ends_where_it_ends_at_any_depth() -> None:
 
 
 def test_a_late_body_does_not_end_with_the_paragraph_before_it() -> None:
-    assert html.render("<p>seen<body hidden><section>x</section><p>y") == ("seen", 2)
+    assert html.render("<p><body><section>x</section><p>seen") == ("x\n\nseen", 0)
+
+
+@for_each(
+    "source",
+    [
+        "<p>words<body hidden>",
+        'words<body style="display:none">',
+        '<p></p><div><body style="display:none"></div>words',
+        '<div><html style="visibility:hidden"></div>words',
+    ],
+)
+def test_a_late_body_that_hides_hides_the_whole_page(source: str) -> None:
+    assert html.render(source) == ("", len("words"))
 
 
 def test_the_colours_of_the_whole_page_count() -> None:
