@@ -138,8 +138,12 @@ class Service:
         if client is None and not _has_envelope(ctx):
             raise MCPError(code=types.INVALID_REQUEST, message="Call `initialize` first")
         holder = getattr(ctx.request, "scope", {}).get(TOKEN_HOLDER, TokenHolder())
-        # What tells clients of one name apart over HTTP; in this process there is one.
-        session = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id")
+        # What tells clients of one name apart over HTTP; empty for the one client of this process. A message in an
+        # envelope has no session that the SDK checked, whatever its header claims.
+        session: str | None = ""
+        if ctx.request is not None:
+            claimed = ctx.request.headers.get("mcp-session-id")
+            session = None if _has_envelope(ctx) else claimed or None
         if holder.agent or self._agent:
             return Caller(holder.agent or self._agent, named=True, session=session)
         caller = Caller(client.client_info.name if client else "", session=session)

@@ -388,3 +388,25 @@ def test_each_call_leaves_its_one_line(tmp_path: Path) -> None:
     ]
     assert {row["actor"] for row in lines} == {"agents"}
     assert not re.search("secret", json.dumps(lines))
+
+
+@pytest.mark.parametrize("session", [None, "", "forged"])
+def test_over_http_no_header_makes_a_client_the_servers_own_agent(
+    tmp_path: Path, session: str | None
+) -> None:
+    from httpx2 import Client
+
+    person = member(tmp_path, "somebody")
+    assert person.run("init").code == 0
+    anybody = (tmp_path / "state" / "token").read_text().strip()
+    about = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "other", "version": "1"},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "receive_message", "arguments": {}, "_meta": about}}  # fmt: skip
+    headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {anybody}", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "receive_message"}  # fmt: skip
+    headers |= {} if session is None else {"Mcp-Session-Id": session}
+    with http_server(person) as address, Client() as http:
+        answer = http.post(address, json=body, headers=headers)
+    assert "permission_denied" in answer.text, answer.text
