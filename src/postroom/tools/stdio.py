@@ -69,6 +69,8 @@ def read_lines(server: Server, incoming: int, outgoing: int, wakeup: int) -> flo
             else:
                 watch.unregister(incoming)
         events = dict(watch.poll())
+        if wakeup in events and is_reading:
+            server.resume()  # the output may have been full, and drained since, while this thread waited
         # What the client has sent before it was gone is still done.
         is_over = outgoing in events or (wakeup in events and _is_signalled(wakeup))
         if incoming in events:

@@ -412,6 +412,34 @@ def test_a_client_that_does_not_read_is_sent_no_progress() -> None:
     os.close(writing)
 
 
+def test_a_call_held_back_while_nobody_read_begins_when_somebody_does() -> None:
+    (incoming, at_client), (reading, writing), (wakeup, waker) = (os.pipe() for _ in range(3))
+    output = Output(writing, lambda: None if os.write(waker, b"\0") else None)
+    made: Any = WaitingCalls(Waiting())
+    server = Server(load("all"), lambda: made, output, "")
+    ended = threading.Thread(target=read_lines, args=(server, incoming, writing, wakeup))
+    ended.start()
+    os.write(at_client, lines({"id": 0, "method": "initialize", "params": HELLO}) + b"\n")
+    answers = LineBuffer()
+    while not list(answers.feed(os.read(reading, 1 << 16))):
+        pass
+    while not output.is_full:  # while the reader waits for a line
+        server.receive(lines({"id": 1, "method": "tools/list"}))
+    server.receive(lines({"id": "call", "method": "tools/call", "params": CALL}))
+    server.workers.settle(10)
+    assert made.begun == 0
+    found = b""
+    while b'"call"' not in found[-200:]:
+        ready, _, _ = select.select([reading], [], [], 10)
+        assert ready, "the call was never begun"
+        found = found[-200:] + os.read(reading, 1 << 20)
+    os.close(at_client)
+    ended.join(10)
+    server.close()
+    for end in (incoming, reading, writing, wakeup, waker):
+        os.close(end)
+
+
 def drained(output: Output, reading: int) -> bytes:
     """Read and return all that an output has to write."""
     found = b""
