@@ -24,6 +24,7 @@ from postroom.core.errors import (
     Unavailable,
 )
 from postroom.core.message import INBOX, UNREAD
+from postroom.mail.gmail import open_gmail
 from postroom.mail.gmail.api import PATIENCE
 from postroom.mail.gmail.mailbox import GmailMailbox
 from tests.cases import for_each
@@ -363,6 +364,21 @@ def test_a_client_that_google_does_not_know_is_said_and_the_token_kept(
         box.search("x")
     assert "credentials.json" in refused.value.remedy
     assert file.exists()
+
+
+def test_a_token_without_a_readable_secret_is_renewed_with_the_clients(
+    service: Gmail, tmp_path: Path
+) -> None:
+    client = tmp_path / "credentials.json"
+    client.write_text(json.dumps(service.client()))
+    client.chmod(0o600)
+    file = token_file(tmp_path, service.token(expires_in=-5) | {"client_secret": None})
+    box = open_gmail(
+        service.endpoint, service.token_uri, tokens=[file], clients=[client], now=lambda: NOW, transport=service.transport()
+    )  # fmt: skip
+    with closing(box):
+        box.search("x")
+    assert service.refreshes == 1
 
 
 def test_many_threads_that_find_the_token_spent_renew_it_once(

@@ -120,7 +120,7 @@ class TokenStore:
                 kind="expired",
             )
         id, secret = _text(token.fields, "client_id"), _text(token.fields, "client_secret")
-        if not id or "client_secret" not in token.fields:
+        if not id or not isinstance(token.fields.get("client_secret"), str):
             id, secret, *_ = find_client(self.clients)
         form = {"grant_type": "refresh_token", "refresh_token": token.refresh}
         form |= {"client_id": id, "client_secret": secret}
