@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,10 +134,7 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         use_it = f"`postroom edit {entry.id} --from-note`"
         yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
-    before = None
-    for state in desk.reader.letters.past_states(entry.id):
-        yield ui.folded(life.describe_step(state, before))
-        before = state
+    yield from map(ui.folded, _history(desk.reader.letters.past_states(entry.id)))
     if entry.kind in ("pending", "approved"):
         yield ui.folded(life.describe(entry.state))
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
@@ -397,6 +394,11 @@ def _summary_json(summary: LetterSummary) -> dict[str, Any]:
     }
 
 
+def _history(states: Sequence[life.State]) -> list[str]:
+    before = (None, *states)
+    return [life.describe_step(*step) for step in zip(states, before, strict=False)]
+
+
 def _letter_json(desk: Desk, entry: Entry) -> dict[str, Any]:
     letter, history = entry.letter, desk.reader.letters.past_states(entry.id)
     people = ("to", "cc", "bcc", "reply_to")
@@ -421,5 +423,5 @@ def _letter_json(desk: Desk, entry: Entry) -> dict[str, Any]:
             for line in entry.card.lines
         ],
         "created": entry.created.iso,
-        "history": [life.describe(state, id=entry.id) for state in history],
+        "history": _history(history),
     }

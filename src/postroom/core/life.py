@@ -235,21 +235,23 @@ def describe(
     return f"{clause[0].upper()}{clause[1:]}."
 
 
-def describe_step(state: State, before: State | None) -> str:
+def describe_step(
+    state: State, before: State | None, *, when: Callable[[Stamp], str] = lambda stamp: stamp.iso
+) -> str:
     """Return one sentence on one step of a letter's history; `before` is the state before it, None for the first."""
     match before, state:
         case None, Pending(since=since):
-            return f"Proposed at {since.iso}."
+            return f"Proposed at {when(since)}."
         case Pending(), Pending():
             return "Edited."
         case Approved(), Pending(since=since):
-            return f"Approval undone at {since.iso}."
+            return f"Approval undone at {when(since)}."
         case _, Pending(since=since):
-            return f"Put back into the queue at {since.iso}."
+            return f"Put back into the queue at {when(since)}."
         case _, Approved(verdict=verdict, held=held) if not verdict.is_automatic:
             why = f"; held: {held.rstrip('.')}" if held else ""
-            return f"Approved by {verdict.by} at {verdict.at.iso}{why}."
-    return describe(state)
+            return f"Approved by {verdict.by} at {when(verdict.at)}{why}."
+    return describe(state, when=when)
 
 
 def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> str:

@@ -1,16 +1,17 @@
 """The templates of the page with the values that they show, their filters, and its static files.
 
 Everything that a template is given is escaped unless it is `Markup`, and a name that it is not given is an error.
-`reveal`, `isolate`, `mark_code` and `describe` are the only Python functions that write HTML; each escapes its text.
+`reveal`, `isolate`, `mark_code`, `describe` and `describe_step` are the only Python functions that write HTML; each escapes its text.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from difflib import SequenceMatcher
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from itertools import chain, zip_longest
@@ -82,13 +83,22 @@ def mark_code(text: str) -> Markup:
 
 def describe(state: life.State, zone: tzinfo) -> Markup:
     """Return the sentence on a letter's state, with its moments as elements that the script puts into the reader's zone."""
+    return _with_moments(partial(life.describe, state), zone)
+
+
+def describe_step(state: life.State, before: life.State | None, zone: tzinfo) -> Markup:
+    """Return the sentence on a step of a letter's history in the same way."""
+    return _with_moments(partial(life.describe_step, state, before), zone)
+
+
+def _with_moments(sentence: Callable[..., str], zone: tzinfo) -> Markup:
     moments = list[Markup]()
 
     def mark(stamp: Stamp) -> str:
         moments.append(_TIME.format(utc_time(stamp), local_time(stamp, zone)))
         return _MARKER
 
-    texts = map(reveal, life.describe(state, when=mark).split(_MARKER))
+    texts = map(reveal, sentence(when=mark).split(_MARKER))
     return Markup("").join(chain(*zip_longest(texts, moments, fillvalue="")))
 
 
@@ -236,7 +246,18 @@ ENVIRONMENT: Final = Environment(
 )
 ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
 _FILTERS: Final = (
-    *(age, agent_name, approval_date, decided_by, describe, duration, elapsed, isolate, local_time),
+    *(
+        age,
+        agent_name,
+        approval_date,
+        decided_by,
+        describe,
+        describe_step,
+        duration,
+        elapsed,
+        isolate,
+        local_time,
+    ),
     *(mark_code, pages, plural, reveal, time_left, utc_time),
 )
 ENVIRONMENT.filters |= {function.__name__: function for function in _FILTERS}

@@ -148,3 +148,28 @@ def test_a_state_offers_exactly_the_events_that_its_functions_accept() -> None:
         assert set(life.offered(state)) == allowed - {"withdraw"}
         assert ("revise" in allowed) == ("reject" in allowed)
     assert life.offered(life.Pending(NOW)) == ("approve", "edit", "reject", "revise")
+
+
+def test_an_agent_is_told_not_to_send_again_what_is_on_its_way() -> None:
+    sending = life.Sending(VERDICT, THEN, "wire", 1, THEN)
+    for state in (life.Approved(VERDICT, THEN, 10), sending):
+        advice = life.advise_agent(ID, state, life.Audience.AGENT)
+        assert advice.startswith("Not sent yet. ")
+        assert advice.endswith("Do not send it again.")
+
+
+def test_the_history_of_a_letter_says_what_each_step_changed() -> None:
+    waiting, again = life.Pending(THEN), life.Pending(NOW)
+    approved = life.Approved(VERDICT, THEN, 10, held="all sending is paused.")
+    rejected = life.Rejected(NOW, "ada", "no")
+    steps: list[tuple[life.State | None, life.State, str]] = [
+        (None, waiting, f"Proposed at {THEN.iso}."),
+        (waiting, waiting, "Edited."),
+        (waiting, approved, f"Approved by ada at {THEN.iso}; held: all sending is paused."),
+        (approved, again, f"Approval undone at {NOW.iso}."),
+        (rejected, again, f"Put back into the queue at {NOW.iso}."),
+        (waiting, rejected, life.describe(rejected)),
+    ]
+    assert [life.describe_step(state, before) for before, state, _ in steps] == [
+        sentence for _, _, sentence in steps
+    ]

@@ -414,7 +414,11 @@ def test_a_client_that_does_not_read_is_sent_no_progress() -> None:
 
 def test_a_call_held_back_while_nobody_read_begins_when_somebody_does() -> None:
     (incoming, at_client), (reading, writing), (wakeup, waker) = (os.pipe() for _ in range(3))
-    output = Output(writing, lambda: None if os.write(waker, b"\0") else None)
+
+    def wake_reader() -> None:
+        os.write(waker, b"\0")
+
+    output = Output(writing, wake_reader)
     made: Any = WaitingCalls(Waiting())
     server = Server(load("all"), lambda: made, output, "")
     ended = threading.Thread(target=read_lines, args=(server, incoming, writing, wakeup))
