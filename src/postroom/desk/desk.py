@@ -170,6 +170,7 @@ class Desk:
         return reports
 
     def _refresh_note(self, entry: Entry) -> Entry:
+        """Return the letter after what the person did to its note: all notes are reconciled if that one has changed."""
         if self.display.is_untouched(entry):
             return entry
         self.problems += [text for text in self.reconcile() if text not in self.problems]

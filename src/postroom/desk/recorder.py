@@ -105,7 +105,11 @@ class CallRecorder:
 
     @contextmanager
     def transaction(self, call: Call, target: str = "") -> Iterator[Callable[..., None]]:
-        """Hold the ledger's write lock; yield a function that writes the call's line and commits, if it is called."""
+        """Keep other processes out of the ledger during the block; yield a function that writes the call's line.
+
+        That function commits at once, so a caller uses it when the change that the line is about is done. Without a
+        call of it no line is written. The line may be lost in a power cut until the next synced write.
+        """
         with self.ledger.write(synced=False, early=True) as tx:
 
             def commit(**parameters: Value) -> None:

@@ -126,7 +126,10 @@ def token_file(state: Path, agent: str = "") -> Path:
 
 
 def read_secret(file: Path, *, make: bool = False) -> bytes:
-    """Return the secret in a file, made first if `make`; nothing where there is none."""
+    """Return the secret in a file; empty if there is no file, or one that holds no secret.
+
+    With `make`, a missing file is written first.
+    """
     if make:
         make_secret(file)
     try:

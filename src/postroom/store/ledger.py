@@ -141,7 +141,7 @@ class Ledger(LedgerReader):
                     change(tx)
 
     def sync(self, number: int) -> None:
-        """Sync the audit lines up to this number to disk, also those of other processes."""
+        """Sync the audit lines up to this number, which must be committed, to disk, also those of other processes."""
         if number > self._durable:
             with self.write():
                 # SQLite syncs no transaction that changes nothing.

@@ -87,7 +87,7 @@ class LabelCache:
         return (*sorted(SYSTEM_LABELS), *sorted(self._own.values(), key=str.casefold))
 
     def names(self, ids: Iterable[str]) -> frozenset[str]:
-        """Return the names of these labels; an unknown one keeps its id."""
+        """Return the names of these labels, asking Gmail for those that are not known yet; an unknown one keeps its id."""
         wanted = frozenset(ids)
         own = wanted - _LABEL_NAMES.keys()
         if own and (self._is_stale or own - self._own.keys()):
