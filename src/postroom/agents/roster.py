@@ -194,8 +194,8 @@ def change_state(
     def decide(known: States) -> States:
         at = next((at for at, state in enumerate(known) if state.name == name), len(known))
         state = update(known[at] if at < len(known) else AgentState(name))
-        is_new = at == len(known) and not state.status
-        return known if is_new else [*known[:at], state, *known[at + 1 :]]
+        is_kept = at < len(known) or state.status
+        return [*known[:at], state, *known[at + 1 :]] if is_kept else known
 
     change_states(folder, decide, patience)
 

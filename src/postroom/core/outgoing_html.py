@@ -126,7 +126,10 @@ _REFUSED: Final = re.compile(r"""[\s\\<>"`\x00-\x20\x7f-\x9f]""")
 
 
 def parse_href(attributes: str) -> str | None:
-    """Return where the tag of a link leads, None where it names no place; the first `href` counts."""
+    """Return the address in the first `href` of a tag, None without one.
+
+    Raises `Invalid` unless that is a whole http, https or mailto address that a reader sees as it is.
+    """
     given = (value for name, value in _ATTRIBUTES.findall(attributes) if name.lower() == "href")
     if (value := next(given, None)) is None:
         return None

@@ -97,11 +97,12 @@ class UnownedNotes:
         self._sync, self._composer, self._proposals = sync, composer, proposals
         self._verdicts, self._sync_letter, self._report = verdicts, sync_letter, report
         self._ledger, self._clock = proposals.ledger, proposals.clock
-        # In this reconcile: agents that may propose no more, and letters that a note became or approved.
+        # Of one reconcile, until `begin`: agents that may propose no more, and letters that a note became or approved.
         self._full: set[str] = set()
         self.handled: set[str] = set()
 
     def begin(self) -> None:
+        """Forget the reconcile before."""
         self._full.clear()
         self.handled.clear()
 

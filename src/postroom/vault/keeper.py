@@ -159,6 +159,7 @@ class Keeper:
         return folders
 
     def _take(self, paths: list[str]) -> None:
+        """Index these files, until the keeper is stopped."""
         for start in range(0, len(paths), BATCH):
             if self._stop.is_set():
                 break

@@ -42,7 +42,7 @@ def sign_in(
 
     `pasted` shows an address and returns what the person pastes; without it a browser is opened.
     """
-    tokens, clients = _require_files(config, account)
+    tokens, clients = _file_places(config, account)
     client = oauth.find_client(clients)
     if level != "read":
         say(CAN_SEND)
@@ -57,8 +57,8 @@ def sign_in(
     return current._replace(ends=given.seconds, lacking=lacking)
 
 
-def _require_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return where token and client belong; refuse where there is no desk, and so no state folder."""
+def _file_places(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return where the token and the OAuth client may be; `Invalid` if that is in the state folder of a missing desk."""
     are_named = config.gmail.token_path and config.gmail.credentials_path
     if not are_named and state_folder(config, make=False) is None:
         raise Invalid(
@@ -79,7 +79,7 @@ def keep_client(config: Config, file: Path) -> Path:
         client = oauth.read_client(file)
     except FileNotFoundError:
         raise NotFound(f"{file} does not exist", remedy="Name the file from Google.") from None
-    place = _require_files(config, config.account())[1][0]
+    place = _file_places(config, config.account())[1][0]
     if place != file.absolute():
         _make_folder(place)
         oauth.write_json(place, client.fields)

@@ -222,6 +222,7 @@ def write_json(file: Path, content: Fields) -> None:
 
 
 def set_aside(file: Path) -> Path:
+    """Rename a token that was revoked, if it is still there; return its new place."""
     names = (f"{file.name}.revoked{f'-{number}' if number > 1 else ''}" for number in count(1))
     place = next(path for path in map(file.with_name, names) if not path.exists())
     with suppress(FileNotFoundError):
