@@ -199,9 +199,9 @@ def test_lists_and_mappings_are_values_too() -> None:
         (b"\xff\xfe-\x00-\x00", "Line 1, column 1: this is not UTF-8"),
         (b"---\na: 1\n...\n---\n", "Line 3, column 1: the frontmatter ends"),
         (b"---\na: 1\n--- b\n---\n", "Line 3, column 1: the frontmatter ends"),
-        (b"---\na: 1\n", "Line 1, column 1: the frontmatter has no end"),
-        (b"---\n", "Line 1, column 1: the frontmatter has no end"),
-        (b"---\na: 1\n ---\n", "Line 1, column 1: the frontmatter has no end"),
+        (b"---\na: 1\n", "Line 1, column 1: the line `---` that ends"),
+        (b"---\n", "Line 1, column 1: the line `---` that ends"),
+        (b"---\na: 1\n ---\n", "Line 1, column 1: the line `---` that ends"),
         (b"---\n%TAG ! x\n---\n", "Line 3, column 1: "),
     ],
 )
