@@ -75,6 +75,8 @@ def test_what_never_fits_is_refused_all_the_same() -> None:
         (90, "2 minutes"),
         (720, "12 minutes"),
         (3599, "60 minutes"),
+        (3600, "1 hour"),
+        (3601, "61 minutes"),
         (5399, "90 minutes"),
         (5400, "2 hours"),
         (7200, "2 hours"),

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from postroom.core.text import (
     TOKEN_CHARS,
     clean,
-    duration,
     file_name,
     one_line,
     short_duration,
@@ -82,22 +81,6 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
 )
 def test_a_short_duration_is_in_the_largest_unit_that_fits(seconds: float, shown: str) -> None:
     assert short_duration(seconds) == shown
-
-
-@for_each(
-    ("seconds", "words"),
-    [
-        (0, "1 second"),
-        (89, "89 seconds"),
-        (90, "2 minutes"),
-        (3599, "60 minutes"),
-        (3600, "1 hour"),
-        (3601, "61 minutes"),
-        (5400, "2 hours"),
-    ],
-)
-def test_a_time_to_wait_is_in_words(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_the_kind_of_a_file_has_twenty_characters_at_most() -> None:
