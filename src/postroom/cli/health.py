@@ -20,8 +20,7 @@ from postroom.core import life
 from postroom.core.audit import ACTORS, RESULTS
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.records import Check
-from postroom.core.stamp import elapsed
-from postroom.core.text import duration, plural
+from postroom.core.text import plural
 from postroom.desk.desk import Desk
 from postroom.vault.folders import HANDBOOK
 from postroom.wiring.desk import find_desk, rules
@@ -53,14 +52,14 @@ def status_command() -> None:
     with find_desk(config) as desk:
         active, paused = rules(config), ""
         letters, mails = dict[str, int](), dict[str, int]()
-        spent, slips, running, page = 0, 0, False, ""
+        meter, slips, running, page = None, 0, False, ""
         if desk is not None:
             active, paused = desk.rules, desk.paused()
             notices += desk.reconcile()
             letters = {state: desk.reader.lists.count(state) for state in life.OPEN}
             tally = desk.reader.inbox.count_by_state()
             mails = {state: tally.get(state, 0) for state in INBOX_STATES}
-            spent, slips = _spent(desk), len(desk.display.slips())
+            meter, slips = desk.meter(), len(desk.display.slips())
             running, page = desk.locks.has_orchestrator(), desk.locks.page_address()
     values = {
         "accounts": {account.name: account.provider for account in config.accounts},
@@ -71,8 +70,9 @@ def status_command() -> None:
         "approval_required": active.required,
         "vault": str(config.vault.postroom_folder),
         "letters": letters,
-        "sent_in_window": spent,
+        "sent_in_window": meter.sent if meter else 0,
         "sends_allowed": active.sends_per_hour,
+        "next_send_in": round(meter.wait) if meter else 0,
         "slips": slips,
         "paused": bool(paused),
         "running": running,
@@ -89,7 +89,7 @@ def status_command() -> None:
         "Letters": _list_counts(letters) or "none open",
         "Inbox": _list_counts(mails),
         "Slips": f"{slips} open: each approves the next letter that fits it" if slips else "",
-        "Budget": f"{spent} of {active.sends_per_hour} in {duration(active.window_seconds)}",
+        "Sent": meter.describe() if meter else "",
         "Desk": page,
     }
     sender = _describe_sender(running, page) if desk is not None else NO_DESK
@@ -111,11 +111,6 @@ def _describe_trust(level: str, config: Config) -> str:
     if level == wanted:
         return f"{level} ({source})"
     return f"{level}, kept by the ledger; to lower it to {wanted} ({source}), run `postroom init`"
-
-
-def _spent(desk: Desk) -> int:
-    now, window = desk.clock(), desk.rules.window_seconds
-    return sum(elapsed(claim.at, now) < window for claim in desk.reader.budget.spent(now, window))
 
 
 @click.command("doctor", help=HELP["doctor"])
@@ -203,12 +198,11 @@ def _check_desk(desk: Desk, config: Config) -> list[Check]:
         if left < SPACE
     ]
     lines, health = plural(desk.reader.actions.head(), "line"), desk.reader.check_integrity()
-    unknown, paused, spent = desk.reader.lists.count("unknown"), desk.paused(), _spent(desk)
+    unknown, paused, meter = desk.reader.lists.count("unknown"), desk.paused(), desk.meter()
     unproven = f"{unknown} may or may not have been sent"
     has_one = bool(desk.reader.settings.passphrase)
     trust = f"{_describe_trust(rules.trust, config)}; {'a' if has_one else 'no'} passphrase is set"
     lacks_one = rules.trust == "desk" and not has_one
-    budget = f"{spent} of {rules.sends_per_hour} letters in {duration(rules.window_seconds)}"
     no_room = "What you approve waits until there is room (limits.sends_per_hour)."
     return _checks(
         ("vault", "ok", f"{vault}, desk {desk.id}", ""),
@@ -219,7 +213,7 @@ def _check_desk(desk: Desk, config: Config) -> list[Check]:
         ("trust", "fail" if lacks_one else "ok", trust, "Set one with `postroom init`."),
         ("approval", "" if rules.required else "note", WITHOUT_PERSON, ""),
         ("sending", "note" if paused else "", "paused", f"Delete {paused} in the vault to go on."),
-        ("budget", "note" if spent >= rules.sends_per_hour else "ok", budget, no_room),
+        ("budget", "note" if meter.wait else "ok", meter.describe(), no_room),
     )
 
 

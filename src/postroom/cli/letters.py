@@ -17,7 +17,7 @@ from postroom.cli import ui
 from postroom.cli.main import HELP
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
+from postroom.core.errors import Conflict, Invalid, Limited, NotFound, Unavailable
 from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.stamp import Stamp, elapsed
@@ -137,6 +137,8 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     yield from map(ui.folded, _history(desk.reader.letters.past_states(entry.id)))
     if entry.kind in ("pending", "approved"):
         yield ui.folded(life.describe(entry.state))
+    if isinstance(entry.state, life.Approved) and entry.state.code == Limited.code:
+        yield ui.folded(f"{desk.meter().describe()}.")
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
 
 from postroom.core import life
@@ -56,6 +57,26 @@ class Spent(NamedTuple):
     at: Stamp  # of a claim that counts against the limits
     recipients: int
     thread: str
+
+
+class SendMeter(NamedTuple):
+    """How much of the budget is used: what `status`, the page and the dashboard show."""
+
+    sent: int
+    most: int
+    window: float
+    now: Stamp
+    wait: float  # seconds until one more letter may be sent; 0 if one may be sent now
+
+    def describe(self, zone: tzinfo | None = None) -> str:
+        """Return `7 of 10 letters this hour`, with the time of the next one if there is no room."""
+        span = "this hour" if self.window == 3600 else f"in {duration(self.window)}"
+        text = f"{self.sent} of {self.most} letters {span}"
+        if not self.wait:
+            return text
+        now, then = (datetime.fromtimestamp(self.now.wall + s, zone) for s in (0.0, self.wait))
+        same_day = now.date() == then.date()
+        return f"{text}, next at {then:%H:%M}" + ("" if same_day else f" on {then:%Y-%m-%d}")
 
 
 def covers(rule: str, address: str) -> bool:
@@ -124,6 +145,20 @@ def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
     return sends
 
 
+def measure(spent: Sequence[Spent], rules: Rules, now: Stamp) -> SendMeter:
+    window, most = rules.window_seconds, rules.sends_per_hour
+    left = _seconds_left([one.at for one in spent], window, now)
+    wait = 0.0
+    if len(left) >= most:
+        wait = left[len(left) - most] if most else window
+    return SendMeter(len(left), most, window, now, wait)
+
+
+def _seconds_left(stamps: Sequence[Stamp], window: float, now: Stamp) -> list[float]:
+    """Return for each moment within the window how long it still counts, the shortest first."""
+    return sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
+
+
 def _within(
     what: str,
     stamps: Sequence[Stamp],
@@ -136,7 +171,7 @@ def _within(
 ) -> None:
     if len(stamps) + more <= most:
         return
-    left = sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
+    left = _seconds_left(stamps, window, now)
     excess = len(left) + more - most
     if excess <= 0:
         return

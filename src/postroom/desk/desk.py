@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.core import life
+from postroom.core import life, policy
 from postroom.core.errors import Conflict, PostroomError, Unavailable
 from postroom.core.letter import Letter
 from postroom.core.life import Channel
@@ -298,6 +298,11 @@ class Desk:
             tx.sessions.end(secret)
 
     # Sending
+
+    def meter(self) -> policy.SendMeter:
+        """Return how many letters were sent within the window of the budget, and when the next may be."""
+        now, rules = self.clock(), self.rules
+        return policy.measure(self.reader.budget.spent(now, rules.window_seconds), rules, now)
 
     def due_in(self, entry: Entry) -> float | None:
         """Return the seconds until an approved letter may be sent; None if it is not approved."""

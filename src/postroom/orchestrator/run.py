@@ -18,8 +18,8 @@ from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, InboxState, LetterSummary
-from postroom.core.stamp import DAY, elapsed
-from postroom.core.text import duration, plural
+from postroom.core.stamp import DAY
+from postroom.core.text import plural
 from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.triage import Triage
@@ -272,12 +272,7 @@ class Dashboard:
         today = self._local(now.wall).date()
         sent = [one for one, wall in self._sent() if self._local(wall).date() == today]
         yield from _list("Sent today", sent[::-1], self._letter_title, show_empty=True)
-        claims = self._reader.budget.spent(now, rules.window_seconds)
-        left = rules.sends_per_hour - sum(
-            elapsed(claim.at, now) < rules.window_seconds for claim in claims
-        )
-        total = f"{max(0, left)} of {rules.sends_per_hour} letters"
-        yield f"\nBudget: {total} can still be sent within {duration(rules.window_seconds)}."
+        yield f"\nSent: {self._desk.meter().describe(self._context.zone)}."
         if self.remarks:
             yield "\n### What your folders say\n"
             yield from (f"- {quote(remark[:300])}" for remark in self.remarks[:MOST])

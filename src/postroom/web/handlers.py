@@ -151,6 +151,7 @@ class Handlers:
             "rules": self._desk.rules,
             "zone": self.zone,
             "now": self._desk.clock(),
+            "meter": self._desk.meter(),
             "waiting": self._desk.reader.lists.count("pending", "unknown"),
             "notices": current,
             "queue": self._queue(request, chosen) if chosen or template == "summary.html" else None,

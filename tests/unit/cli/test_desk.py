@@ -217,7 +217,7 @@ def test_doctor_has_all_its_checks_and_the_budget(made: Person) -> None:
     checks = {one["part"]: one for one in found.json["checks"]}
     parts = {"settings", "mode", "vault", "state", "ledger", "trust", "budget", "log", "account", "mail", "delivery", "handbook", "run"}  # fmt: skip
     assert parts <= set(checks)
-    assert checks["budget"] == {"part": "budget", "verdict": "ok", "found": "0 of 10 letters in 1 hour", "remedy": ""}  # fmt: skip
+    assert checks["budget"] == {"part": "budget", "verdict": "ok", "found": "0 of 10 letters this hour", "remedy": ""}  # fmt: skip
     assert all(set(one) == {"part", "verdict", "found", "remedy"} for one in found.json["checks"])
 
 

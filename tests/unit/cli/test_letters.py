@@ -55,6 +55,15 @@ def test_a_yes_on_stdin_is_nobodys_word(live: Person) -> None:
     assert live.show(id)["state"] == "pending"
 
 
+def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Person) -> None:
+    live.environment["POSTROOM_SENDS_PER_HOUR"] = "1"
+    for name in ("one", "two"):
+        id = live.draft(name, subject=name)
+        assert live.run("approve", id, "--yes", digest(live, id)[:8]).code == 0
+    shown = live.run("show", id)
+    assert re.search(r"1 of 1 letters this hour, next at \d\d:\d\d", shown.out)
+
+
 def test_yes_takes_the_first_eight_digits_of_the_digest(live: Person) -> None:
     id = live.draft()
     assert live.run("approve", id, "--yes", digest(live, id)[:7]).code == 2

@@ -75,6 +75,8 @@ def test_status_names_the_mode_the_level_and_where_they_come_from(live: Person) 
     assert "live (dry_run = false in " in shown.out.replace("\n", " ")
     assert "folder (default)" in shown.out
     assert "1 pending" in shown.out
+    assert "Sent:" in shown.out
+    assert "0 of 10 letters this hour" in shown.out
     assert "postroom approve ID" in shown.err
     facts = live.run("status", "--json").json
     assert (facts["letters"]["pending"], facts["sends_allowed"]) == (1, 10)

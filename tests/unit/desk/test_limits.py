@@ -1,6 +1,7 @@
 """Every limit, at its edge and through the desk; what is counted, what is given back, and whose clock counts."""
 
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -96,6 +97,30 @@ def test_the_window_slides(office: Office) -> None:
     office.clock.go(HOUR / 2)
     assert send(office).kind == "sent"
     assert send(office).kind == "approved"
+
+
+def test_the_meter_counts_what_was_sent_and_names_the_next_moment_with_room(
+    office: Office,
+) -> None:
+    office.clock.go(-office.clock().wall % 86_400)  # midnight
+    assert office.desk.meter().describe(UTC) == "0 of 3 letters this hour"
+    for _ in range(3):
+        send(office)  # 10 s each
+    assert office.desk.meter().describe(UTC) == "3 of 3 letters this hour, next at 01:00"
+    assert office.desk.meter().wait == HOUR - 20
+    office.clock.go(office.desk.meter().wait - 0.5)
+    assert office.desk.meter().sent == 3
+    office.clock.go(0.5)
+    assert office.desk.meter().describe(UTC) == "2 of 3 letters this hour"
+
+
+def test_the_meter_names_another_window_and_another_day(office: Office) -> None:
+    limit(office, sends_per_hour=1, window_seconds=7200)
+    office.clock.go(-office.clock().wall % 86_400 + 86_400 - 600)  # ten minutes to midnight
+    day = datetime.fromtimestamp(office.clock().wall + 7200, UTC)
+    send(office)
+    expected = f"1 of 1 letters in 2 hours, next at 01:50 on {day:%Y-%m-%d}"
+    assert office.desk.meter().describe(UTC) == expected
 
 
 def test_the_budget_by_default_is_10_an_hour() -> None:

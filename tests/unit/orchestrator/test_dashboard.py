@@ -23,7 +23,7 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(
     assert "### Mail that needs you (1)" in said
     assert "`bob@example.net`, `A question`" in said
     assert "Trust level: folder." in said
-    assert "Budget: 10 of 10 letters" in said
+    assert "Sent: 0 of 10 letters this hour." in said
     assert "- `Handbook.md`: `2 rules`" in said
     rounds.carry(rounds.letter_note(first)[0], "Approved")
     rounds.round()
@@ -33,7 +33,7 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(
     assert "Waiting for your decision" not in said
     left = said.partition("### Sent today (1)\n\n- [[")[2]
     assert left.splitlines()[0].endswith("]] `ann@example.com`, `Re: Tea`")
-    assert "Budget: 9 of 10 letters" in said
+    assert "Sent: 1 of 10 letters this hour." in said
 
 
 def test_what_a_person_wrote_into_the_dashboard_stays(rounds: Rounds) -> None:
