@@ -18,7 +18,7 @@ from postroom.core import life
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Verdict
 from postroom.core.message import Mail, Message, Party
-from postroom.core.policy import Rules
+from postroom.core.policy import Rules, SendMeter
 from postroom.core.records import (
     AgentActivity,
     Card,
@@ -110,7 +110,7 @@ def frame(*, live: bool = True, **changes: Any) -> dict[str, Any]:
     queue = {"unknown": every, "failed": [], "approved": [], "waiting": every[:2], "total": 500, "number": 2, "rehearsed": False, "chosen": ""}  # fmt: skip
     return {
         "session": BrowserSession("s", "ada"), "rules": Rules(live=live, source="test", required=live),
-        "zone": UTC, "now": NOW, "waiting": 3, "notices": [("note", "Look at `this`.")], "queue": queue, **changes,
+        "zone": UTC, "now": NOW, "waiting": 3, "meter": SendMeter(10, 10, 3600, NOW, 60.0), "notices": [("note", "Look at `this`.")], "queue": queue, **changes,
     }  # fmt: skip
 
 
