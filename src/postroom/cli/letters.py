@@ -321,22 +321,30 @@ def _open_editor(text: str) -> str | None:
 
 
 @click.command("resolve", help=HELP["resolve"])
-@id_argument
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
 @yes_option
 @ui.json_option
-def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) -> None:
+def resolve_command(ids: tuple[str, ...], was_sent: bool | None, digests: tuple[str, ...]) -> None:
     if was_sent is None:
         raise Invalid("Was it sent or not?", remedy="Give --sent or --not-sent.")
-    _check_digests((id,), digests)
+    _check_digests(ids, digests)
+    word = "was sent" if was_sent else "was not sent"
     with ui.open_desk() as desk:
-        entry = _find(desk, id, "resolve", digests)
-        if not digests:
-            _show_unless_json(desk, entry)
-            word = "was sent" if was_sent else "was not sent"
-            ui.require(f"Are you sure that the letter {entry.id} {word}?")
+        chosen = []
+        for id, digest in zip(ids, digests or ("",) * len(ids), strict=True):
+            entry = _find(desk, id, "resolve", (digest,))
+            if not digest:
+                _show_unless_json(desk, entry)
+            if digest or ui.confirm(f"Are you sure that the letter {entry.id} {word}?"):
+                chosen.append(entry.id)
+        if not chosen:
+            raise click.Abort
         by, proof = ui.login_name(), ui.passphrase_if_needed(desk)
-        _report(desk, [desk.decide(entry.id, "resolve", by=by, sent=was_sent, proof=proof)])
+        _report(
+            desk,
+            [desk.decide(id, "resolve", by=by, sent=was_sent, proof=proof) for id in chosen],
+        )
 
 
 @click.command("send-approved", help=HELP["send-approved"])

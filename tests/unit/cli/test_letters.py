@@ -64,6 +64,18 @@ def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Perso
     assert re.search(r"1 of 1 letters this hour, next at \d\d:\d\d", shown.out)
 
 
+def test_letters_that_may_have_been_sent_are_decided_several_at_once(live: Person) -> None:
+    ids = [live.draft(name, subject=name) for name in ("one", "two", "three")]
+    adopted = live.at_terminal("adopt", answers=[("[y/N]", "y\n")])
+    assert adopted.code == 0
+    assert {live.show(id)["state"] for id in ids} == {"unknown"}
+    answers = [(f"{id} was not sent? [y/N]", answer) for id, answer in zip(ids, ("y\n", "n\n", "y\n"), strict=True)]  # fmt: skip
+    assert live.at_terminal("resolve", *ids, "--not-sent", answers=answers).code == 0
+    assert [live.show(id)["state"] for id in ids] == ["pending", "unknown", "pending"]
+    whole = live.run("resolve", ids[1], "--sent", "--yes", digest(live, ids[1])[:8])
+    assert (whole.code, live.show(ids[1])["state"]) == (0, "sent")
+
+
 def test_yes_takes_the_first_eight_digits_of_the_digest(live: Person) -> None:
     id = live.draft()
     assert live.run("approve", id, "--yes", digest(live, id)[:7]).code == 2
