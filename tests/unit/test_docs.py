@@ -72,6 +72,23 @@ def test_every_example_query_in_the_help_parses() -> None:
         parse(example)
 
 
+def test_the_defaults_on_the_page_of_questions_are_those_of_the_settings() -> None:
+    from postroom.config.settings import SETTINGS
+
+    defaults = {setting.key: setting.default for setting in SETTINGS}
+    table = page("docs/faq.md").partition("## Limits\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)[1:]
+    shown = {
+        key: int(number)
+        for numbers, keys in rows
+        for key, number in zip(
+            re.findall(r"`([\w.]+)`", keys), re.findall(r"\d+", numbers), strict=True
+        )
+    }
+    assert len(shown) == 7
+    assert shown == {key: defaults[key] for key in shown}
+
+
 @for_each("path", PAGES)
 def test_every_link_between_pages_leads_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
