@@ -7,7 +7,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import agents, desk, gmail, intake, page, peers, run, search, server, start, vault
+from bench import (
+    agents,
+    desk,
+    gmail,
+    intake,
+    page,
+    peers,
+    run,
+    safety,
+    search,
+    server,
+    start,
+    vault,
+)
 from bench.report import OK, Measure, machine, say, write_json
 
 NAMES = (
@@ -22,8 +35,9 @@ NAMES = (
     "search",
     "import",
     "peers",
+    "safety",
 )
-USUAL = NAMES[:-1]  # the peers are started when they are asked for
+USUAL = NAMES[:-2]  # other servers are started when they are asked for
 
 
 def main() -> int:
@@ -34,6 +48,7 @@ def main() -> int:
         "server": server.run,
         "gmail": gmail.run,
         "peers": lambda: peers.run(install=asked.install),
+        "safety": lambda: safety.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
         "page": page.run,
         "vault": lambda: vault.run(quick=asked.quick, install=asked.install),

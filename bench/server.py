@@ -79,6 +79,15 @@ class Wire:
         self._send("tools/list", {})
         return self._line()
 
+    def ask(self, call: Call) -> None:
+        """Make a call and do not wait for its answer."""
+        self._send("tools/call", {"name": call.tool, "arguments": call.arguments})
+
+    def kill(self) -> None:
+        """Kill the server, as the system does without memory."""
+        self._process.kill()
+        self._process.communicate()
+
     def call(self, *calls: Call) -> list[bytes]:
         """Make all these calls at once and return their answers."""
         for name, arguments in calls:
