@@ -125,6 +125,11 @@ class Letter:
         return [(name, addresses) for name, addresses in rows if addresses]
 
     @property
+    def is_reply(self) -> bool:
+        """Whether it answers a mail, which may have no Message-ID: then only the conversation says so."""
+        return bool(self.in_reply_to or self.thread)
+
+    @property
     def is_reduced(self) -> bool:
         """Whether the text was made from the HTML part, if it has one, and both have the same words."""
         if not self.html:

@@ -93,7 +93,7 @@ def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
     for address in people:
         denied = any(covers(rule, address.key) for rule in rules.deny)
         allowed = not rules.allow or any(covers(rule, address.key) for rule in rules.allow)
-        robot = letter.in_reply_to and address.local.casefold() in _ROBOTS
+        robot = letter.is_reply and address.local.casefold() in _ROBOTS
         spec, remedy = address.spec, "Leave this recipient out."
         deny = f"{spec} is on the list of those who get no mail (recipients.deny)"
         allow = f"{spec} is not on the list of those who may get mail (recipients.allow)"
@@ -103,7 +103,7 @@ def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
             (robot, f"{spec} is a machine: answering it makes a loop", remedy),
             kind=Denied,
         )
-    to_itself = letter.in_reply_to and all(address.key in own for address in people)
+    to_itself = letter.is_reply and all(address.key in own for address in people)
     loop = "The answer goes only to the account that it comes from: that makes a loop"
     raise_if((to_itself, loop, "Name another recipient, or keep a note instead."), kind=Denied)
 

@@ -122,7 +122,7 @@ class LetterCalls:
             check_name(call)
             target = ""
             if letter is not None:
-                own = self.desk.exposure.own(letter.account) if letter.in_reply_to else frozenset()
+                own = self.desk.exposure.own(letter.account) if letter.is_reply else frozenset()
                 policy.admit(letter, self.desk.rules, own)
                 target = redact_addresses([address.spec for address in letter.envelope])
                 parameters = {"subject": letter.subject}

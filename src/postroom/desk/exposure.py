@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
 from postroom.core.errors import NotFound, PostroomError
-from postroom.core.letter import Enclosure, Letter
+from postroom.core.letter import Enclosure, Letter, is_message_id
 from postroom.core.message import SENT
 from postroom.core.records import Card, Exposure, LetterFacts, ShownMail
 from postroom.core.stamp import Stamp
@@ -111,11 +111,14 @@ class ExposureLog:
     def answered(self, letter: Letter) -> str:
         """Return the key of the one address to which a reply to the letter's parent mail goes; empty without one."""
         with suppress(PostroomError):
-            for mail in _parent_thread(self.mailboxes(letter.account), letter) or ():
-                if mail.message_id == letter.in_reply_to:
-                    parties = mail.reply_to or (mail.sender,)
-                    first = parties[0]
-                    return first.address.casefold() if first and len(parties) == 1 else ""
+            mails = _parent_thread(self.mailboxes(letter.account), letter) or ()
+            parents = _parents(mails, letter)
+            parties = [mail.reply_to or (mail.sender,) for mail in parents]
+            keys = {
+                tuple(one.address.casefold() if one else "" for one in each) for each in parties
+            }
+            if len(keys) == 1 and len(only := keys.pop()) == 1:
+                return only[0]
         return ""
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
@@ -269,9 +272,16 @@ def _written_to(box: Mailbox, address: Address) -> bool:
 
 def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
     """Return all mails of the conversation in which a letter is a reply; None if the letter is no reply."""
-    if not (letter.thread and letter.in_reply_to):
+    if not letter.thread:
         return None
     return [message.mail for message in box.thread(letter.thread).messages]
+
+
+def _parents(mails: Iterable[Mail], letter: Letter) -> list[Mail]:
+    """Return the mails of a conversation that a reply may answer: several, if they have no Message-ID to tell them apart."""
+    if letter.in_reply_to:
+        return [mail for mail in mails if mail.message_id == letter.in_reply_to]
+    return [mail for mail in mails if not is_message_id(mail.message_id)]
 
 
 def _conversation_facts(
@@ -283,7 +293,7 @@ def _conversation_facts(
         mails = _parent_thread(box, letter)
     if mails is None:
         return None, frozenset(), False
-    answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]
+    answered = _parents(mails, letter)
     named = {_key(one) for mail in answered for one in (mail.sender, *mail.to, *mail.cc)}
     others = {_key(one) for mail in mails for one in (mail.sender, *mail.to, *mail.cc, *mail.reply_to)}  # fmt: skip
     automatic = any(mail.automatic or mail.list_id for mail in answered)

@@ -288,17 +288,15 @@ class Composer:
 def _reply_headers(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     message = box.message(id)
     mail = message.mail
-    if not is_message_id(mail.message_id):
-        raise Invalid(
-            f"The mail {id} has no Message-ID to answer", remedy="Write a new letter instead."
-        )
+    # A mail may have no Message-ID: the answer then joins the conversation by its id and the references there are.
+    message_id = mail.message_id if is_message_id(mail.message_id) else ""
     # RFC 5322 section 3.6.4: the parent's References, or without them its In-Reply-To; then the parent itself.
     chain = mail.references or mail.in_reply_to[:1]
-    references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
+    references = tuple(dict.fromkeys(filter(is_message_id, (*chain, message_id))))
     # Mail programs find a conversation by its first id, so that stays when the list is shortened.
     if len(references) > MAX_REFERENCES:
         references = (references[0], *references[-20:])
-    return message.thread, mail.message_id, references
+    return message.thread, message_id, references
 
 
 def normalize_text(text: str) -> str:

@@ -55,7 +55,7 @@ class Slip(NamedTuple):
 
         `answered` is the key of the address that a reply goes to, for a slip that names only the conversation.
         """
-        wanted = "email_reply" if letter.in_reply_to else "email_send"
+        wanted = "email_reply" if letter.is_reply else "email_send"
         keys = [address.key for address in letter.envelope]
         recipient = self.to.casefold() or (answered if self.thread else "")
         return (

@@ -285,7 +285,7 @@ def letter_text(entry: Entry, rules: Rules, newer: str = "") -> str:
         head = f"{rehearsal(rules)}: not sent, and it never will be. Letter {entry.id}:"
         return f"{head}\n{fenced_letter(preview(entry.letter))}"
     text = life.advise_agent(entry.id, entry.state, life.Audience.AGENT, newer)
-    if entry.letter.in_reply_to:
+    if entry.letter.is_reply:
         for address in entry.letter.envelope:  # a mail named them, and this is in no fence
             text = text.replace(address.spec, "a recipient")
     return text
