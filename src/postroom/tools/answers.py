@@ -14,7 +14,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.mail.mailbox import SearchPage
-from postroom.tools.fence import LETTER, NOTICE, fenced, mark
+from postroom.tools.fence import LETTER, NOTICE, fenced, for_values, mark
 from postroom.tools.table import Fenced, Reply, Result
 
 SEARCH_BYTES: Final = 14_500  # of a whole answer, text and values; the wrapping comes on top
@@ -35,7 +35,9 @@ def fenced_reply(
     """Return an answer with what others wrote, if anything, between two marks, which its values name too."""
     drawn = mark(text) if text else ""
     parts = [head, fenced(text, drawn, notice) if text else "", *tail]
-    return Reply("\n".join(filter(None, parts)), result._replace(fence=drawn, end=drawn))
+    values = result._replace(fence=drawn, end=drawn)
+    shown = for_values(notice) if text else ""
+    return Reply("\n".join(filter(None, parts)), values, notice=shown)
 
 
 class FoundMail(Result, sender="from"):

@@ -20,5 +20,10 @@ def mark(*contents: str, draw: Callable[[], str] = lambda: os.urandom(8).hex()) 
     return draw_fence(*contents, draw=draw)
 
 
+def for_values(notice: str) -> str:
+    """Return a notice for structured content, where the fields `fence` and `end` have the two marks."""
+    return notice.replace("the two marks", "`fence` and `end`")
+
+
 def fenced(text: str, mark: str, notice: str = NOTICE) -> str:
     return f"{notice}\n<<<{mark}\n{text}\n{mark}>>>"

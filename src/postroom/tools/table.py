@@ -97,12 +97,14 @@ class Reply(NamedTuple):
     result: Result
     refused: bool = False
     delivery: Delivery | None = None  # counts as read once the answer was written out
+    notice: str = ""  # what the values begin with, of which some clients show nothing else
 
     @property
     def content(self) -> dict[str, Any]:
+        notice = {"notice": self.notice} if self.notice else {}
         return {
             "content": [{"type": "text", "text": self.text}],
-            "structuredContent": dump(self.result),
+            "structuredContent": notice | dump(self.result),
             "isError": self.refused,
         }
 

@@ -318,6 +318,7 @@ def test_in_the_server_all_what_others_wrote_stands_between_marks(person: Person
             said = agent.call(tool, **asked)
             mark = said.values["fence"]
             assert mark == said.values["end"]
+            assert next(iter(said.values)) == "notice"
             inside = said.text.partition(f"<<<{mark}\n")[2].partition(f"\n{mark}>>>")[0]
             assert "n.md" in inside
             for word in ("obey", "mallory", "n.md"):
