@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from postroom.core.mail_view import FileView
-from postroom.tools.arguments import Check
+from postroom.tools.arguments import Check, as_list
 from postroom.tools.listing import FOLDER, SERVERS
 from postroom.tools.models import Arguments, check_pattern, check_size, model_of
 from postroom.tools.table import MAIL, Contract, Resource, Result, Tool
@@ -29,6 +29,7 @@ UNLISTED: Final = frozenset({"title", "maxItems"})
 OPEN: Final = (
     "approval"  # the contract whose document lists no `additionalProperties`: refused all the same
 )
+FREE: Final = "all"  # the contract of no document: it lists as required only what it requires
 JSON_TYPES: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 
@@ -114,8 +115,11 @@ def _schema(tool: Tool, contract: Contract) -> dict[str, Any]:
     short.pop("description", None)
     if contract.name == OPEN:
         del short["additionalProperties"]
-    if needed := [name for name, about in short["properties"].items() if about.pop("required", 0)]:
-        short["required"] = needed
+    properties = short["properties"]
+    needed = {name for name, about in properties.items() if about.pop("required", 0)}
+    if needed and contract.name != FREE:
+        needed |= {*short.get("required", ())}
+        short["required"] = [name for name in properties if name in needed]
     return short
 
 
@@ -153,7 +157,18 @@ def checks_of(model: type[Arguments]) -> dict[str, Check]:
     schema: Any = model.__pydantic_core_schema__
     while schema["type"] != "model-fields":
         schema = schema["schema"]
-    return {name: _check(field["schema"]) for name, field in schema["fields"].items()}
+    return {
+        name: _check(field["schema"]) | _aliases(name, field.get("validation_alias", []))
+        for name, field in schema["fields"].items()
+    }
+
+
+def _aliases(name: str, paths: list[list[str]]) -> dict[str, list[str]]:
+    """Return the other names of an argument; its own is the first, which is the one that schemas list."""
+    if not paths:
+        return {}
+    assert paths[0] == [name]
+    return {"aliases": [alias for (alias,) in paths[1:]]}
 
 
 def _check(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +181,10 @@ def _check(schema: Mapping[str, Any]) -> dict[str, Any]:
             return {**_check(inner), "nullable": True}
         case {"type": "function-after", "schema": inner, "function": {"function": partial() as f}}:
             return {**_check(inner), **_validator(f)}
+        case {"type": "function-before", "schema": inner, "function": {"function": f}} if (
+            f is as_list
+        ):
+            return {**_check(inner), "one_item": True}
         case {"type": "list", "items_schema": inner}:
             return {"type": "list", **_bounds(schema, max="max_length"), "items": _check(inner)}
         case {"type": "str"}:

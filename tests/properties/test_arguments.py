@@ -127,6 +127,8 @@ def fitting(check: Check) -> st.SearchStrategy[Any]:
             found = st.lists(fitting(check["items"]) | JSON, max_size=4)
             if "max" in check:
                 found |= st.builds(lambda item, n: [item] * n, TEXT | JSON, near(check["max"]))
+            if "one_item" in check:
+                found |= fitting(check["items"])
         case "object":
             found = st.dictionaries(TEXT, JSON, max_size=3)
         case "literal":
@@ -145,7 +147,8 @@ def calls(draw: st.DrawFn) -> tuple[Case, dict[str, Any]]:
         if draw(st.integers(0, 9)) < ("default" in check and 5):
             continue
         if draw(st.integers(0, 19)):
-            given[name] = draw(fitting(check) if draw(st.integers(0, 9)) else JSON)
+            alias = draw(st.sampled_from([name, *check.get("aliases", ())]))
+            given[alias] = draw(fitting(check) if draw(st.integers(0, 9)) else JSON)
     unknown = st.sampled_from(["account", "model_config", "self", ""]) | TEXT | st.text(min_size=61)
     for name in draw(st.lists(unknown, max_size=2) if not draw(st.integers(0, 5)) else st.just([])):
         given.setdefault(name, draw(JSON))
@@ -179,9 +182,11 @@ def test_every_argument_of_every_tool_takes_and_refuses_what_its_model_does() ->
         assert list(case.checks) == list(case.model.model_fields)
         for arguments in ({}, needed, {"surprise": 1, **needed}, {**needed, "": 1, "a\nb" * 40: 2}):
             same(case, arguments)
-        for name in case.checks:
+        for name, check in case.checks.items():
             for value in ODD:
-                same(case, {**needed, name: value})
+                for alias in (name, *check.get("aliases", ())):
+                    others = {key: needed[key] for key in needed if key != name}
+                    same(case, {**others, alias: value})
 
 
 def test_bounds_on_long_texts_are_those_of_the_models() -> None:

@@ -103,23 +103,24 @@ class Notebook:
         return tag
 
     def write(
-        self, call: Call, path: str, values: Mapping[str, Typed], body: str, if_match: str
+        self, call: Call, path: str, values: Mapping[str, Typed] | None, body: str, if_match: str
     ) -> NoteVersion:
-        """Make a note, or give one that the agent knows as it is another content."""
+        """Make a note, or give one that the agent knows as it is another content; without values it keeps its fields."""
         with self.recorder.recording(call, path, changes=True):
             place = self._find_writable(path)
             current = self._open(call, place, if_match, whole=True)
             if current is None:
                 # Without fields there is no frontmatter, unless the body would be read as one.
                 bare = not values and not body.startswith("---")
-                new = Note.parse(b"" if bare else b"---\n---\n").revise(values, body=body)
+                new = Note.parse(b"" if bare else b"---\n---\n").revise(values or {}, body=body)
                 self._refuse_active("", new)
                 self.refuse_approval(place, new)
                 self.vault.create(place, new.raw, ready=self.tool_note(place, new.raw, call.agent))
             else:
                 note, file, _ = current
-                removed = [name for name in note.values if name not in values]
-                new = note.revise(values, removed, body)
+                kept = note.values if values is None else values
+                removed = [name for name in note.values if name not in kept]
+                new = note.revise(values or {}, removed, body)
                 self._replace(call, place, note, new, file)
             return self._after_write(call, place, new, whole=True)
 

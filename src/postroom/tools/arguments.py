@@ -4,6 +4,8 @@ A check is a dict: `type` is string, integer, boolean, list, object or literal; 
 is required; `nullable` lets `null` pass. `min` and `max` bound a text's length, a number or a list's length; `at_most`
 bounds a text too, with a message of its own. `pattern` is a regular expression that the whole text matches, `message`
 the error if it does not. `items` is the check of each item of a list; `values` are those that a literal can have.
+With `one_item`, a text stands for a list that holds it alone, an empty one for none. `aliases` are other names of the
+argument, which are not listed: a call gives one of all its names.
 
 Types are strict: `true` is no integer, and neither is 1.0. The words are Pydantic's, from whose models of the tools
 (`models.model_of`) these checks are generated; tests/properties compares the two.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
+from itertools import chain
 from typing import Any, Final
 
 from postroom.core.errors import Invalid
@@ -31,14 +34,18 @@ def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> dict[str, Any]
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, check in checks.items():
-        if name in given:
-            values[name] = given[name]
-            problems += _problems((name,), given[name], check)
+        names = [each for each in (name, *check.get("aliases", ())) if each in given]
+        if len(names) > 1:
+            problems.append(f"{' and '.join(names)} are one argument: give {name} alone")
+        elif names:
+            values[name] = as_list(given[names[0]]) if check.get("one_item") else given[names[0]]
+            problems += _problems((names[0],), values[name], check)
         elif "default" in check:
             values[name] = copy(check["default"])
         else:
             problems.append(f"{_words((name,))} is missing")
-    problems += [f"{_words((n,))} is no argument of this tool" for n in given if n not in checks]
+    known = {*checks, *chain.from_iterable(check.get("aliases", ()) for check in checks.values())}
+    problems += [f"{_words((n,))} is no argument of this tool" for n in given if n not in known]
     if not problems:
         return values
     more = f" and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
@@ -46,6 +53,13 @@ def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> dict[str, Any]
         f"{tool}: {'; '.join(problems[:MAX_PROBLEMS])}{more}",
         remedy=f"It takes: {', '.join(checks)}. Nothing was done.",
     )
+
+
+def as_list(value: object) -> object:
+    """Return a text as the list that it stands for, and anything else as it is."""
+    if isinstance(value, str):
+        return [value] if value else []
+    return value
 
 
 def _words(place: Place) -> str:

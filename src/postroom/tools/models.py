@@ -13,14 +13,26 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+)
+from pydantic.fields import FieldInfo
 
 from postroom.core.letter import MAX_SUBJECT
 from postroom.core.outgoing_html import MAX_HTML
+from postroom.tools.arguments import as_list
 from postroom.tools.contracts import agents, approval, dry_run, gmail, vault
 from postroom.tools.documents import MAX_ID
 
 MAX_BODY: Final = 1_000_000
+LISTED_AS_REQUIRED: Final = Field(json_schema_extra={"required": True})
 
 
 class Arguments(BaseModel):
@@ -30,6 +42,12 @@ class Arguments(BaseModel):
 def at_most(size: int) -> AfterValidator:
     """Return a bound on a text that is enforced, and not listed."""
     return AfterValidator(partial(check_size, size))
+
+
+def named(*names: str) -> FieldInfo:
+    """Return the names of an argument: its own, which is listed, and others that models take from other servers."""
+    field: FieldInfo = Field(validation_alias=AliasChoices(*names))
+    return field
 
 
 def check_size(size: int, text: str) -> str:
@@ -52,17 +70,25 @@ ShortText = Annotated[str, at_most(1_000)]
 # `postroom`
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Key = Annotated[str, Field(max_length=200)]
+PageSize = Annotated[int, Field(ge=1, le=50), named("limit", "max_results")]
+MailId = Annotated[Id, named("id", "message_id")]
+AnsweredMail = Annotated[Key, named("id", "message_id")]
+AnsweredThread = Annotated[Key, named("thread", "thread_id")]
+ThreadId = Annotated[Id, named("id", "thread_id", "message_id")]
 Repeat = Annotated[Key, "a new key makes a new letter of the same words"]
 Former = Annotated[Key, "your letter that this one replaces"]
 ListedText = Annotated[str, Field(max_length=1_000)]
 ListedSubject = Annotated[str, Field(max_length=MAX_SUBJECT)]
-People = Annotated[list[ListedText], Field(max_length=100)]
+OneItem = BeforeValidator(as_list)  # enforced and not listed: clients write what is listed
+AddressList = Annotated[str, at_most(10_000)]  # one address, or several between commas
+People = Annotated[list[AddressList], Field(max_length=100), OneItem]
 Files = Annotated[
-    list[ListedText], Field(max_length=20), "Outgoing/FILE in the vault, or mail:ID/PART"
+    list[ListedText], Field(max_length=20), OneItem, "Outgoing/FILE in the vault, or mail:ID/PART"
 ]
 Page = Annotated[
     str,
     at_most(MAX_HTML),
+    named("html", "html_body"),
     "instead of body: p br div b i u s a[href] ul ol li table …; no style, image or comment",
 ]
 
@@ -88,15 +114,18 @@ MessageId = Annotated[str, Field(min_length=1), at_most(MAX_ID)]
 
 # `vault`
 Etag = Annotated[str, at_most(100), "etag of what you read"]
+Folder = Annotated[ShortText, LISTED_AS_REQUIRED]
 if TYPE_CHECKING:
     Replacement = str | None
-else:
-    Replacement = Body  # None where it is not given; null is refused
+    Frontmatter = dict[str, Any] | None
+else:  # None where it is not given; null is refused
+    Replacement = Body
+    Frontmatter = Annotated[dict[str, Any], LISTED_AS_REQUIRED]
 
 # `all` and `agents`; a schema asks for what is needed, and the program misses it in its own words
 AgentName = Annotated[str, at_most(256)]
 AgentMailId = Annotated[str, at_most(64)]
-Needed = Annotated[str, Field(json_schema_extra={"required": True})]
+Needed = Annotated[str, LISTED_AS_REQUIRED]
 
 NAMES: Final = vars(typing) | globals()  # that annotations use without importing them
 

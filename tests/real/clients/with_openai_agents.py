@@ -31,7 +31,8 @@ async def main() -> None:
     model = ScriptedModel([ModelStep.respond(scripted)] * TURNS)
     server = MCPServerStdio(json.loads(sys.argv[1]), client_session_timeout_seconds=60)
     async with server:
-        agent = Agent("Robin's agent", model=model, mcp_servers=[server])
+        config = {"convert_schemas_to_strict": False}  # as docs/clients.md says
+        agent = Agent("Robin's agent", model=model, mcp_servers=[server], mcp_config=config)
         done = await Runner.run(agent, PROMPT)
     assert done.final_output == LAST_WORDS
     json.dump(seen, sys.stdout)

@@ -56,3 +56,28 @@ def test_an_item_is_named_by_its_number() -> None:
 
 def test_what_was_given_is_not_repeated() -> None:
     assert refused(to=[], status="secret") == "send: status: input should be 'ready'"
+
+
+OTHER_FORMS: Checks = {
+    "to": {"type": "list", "max": 1, "items": {"type": "string", "max": 3}, "one_item": True},
+    "id": {"type": "string", "default": "", "aliases": ["message_id", "mail"]},
+}
+
+
+def test_a_text_stands_for_a_list_of_one_or_none() -> None:
+    assert parse("send", OTHER_FORMS, {"to": "a,b"}) == {"to": ["a,b"], "id": ""}
+    assert parse("send", OTHER_FORMS, {"to": ""})["to"] == []
+    for wrong, words in (("long", "to.0: string should"), (1, "to: input should be a valid list")):
+        with pytest.raises(Invalid, match=words):
+            parse("send", OTHER_FORMS, {"to": wrong})
+
+
+def test_an_argument_is_taken_under_one_of_its_names() -> None:
+    for name in ("id", "message_id", "mail"):
+        assert parse("get", OTHER_FORMS, {"to": [], name: "m1"}) == {"to": [], "id": "m1"}
+        with pytest.raises(Invalid, match=f"^get: {name}: input should be a valid string$"):
+            parse("get", OTHER_FORMS, {"to": [], name: 1})
+    with pytest.raises(Invalid) as wrong:
+        parse("get", OTHER_FORMS, {"to": [], "mail": "m1", "id": "m1"})
+    assert wrong.value.message == "get: id and mail are one argument: give id alone"
+    assert wrong.value.remedy == "It takes: to, id. Nothing was done."

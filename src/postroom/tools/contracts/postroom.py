@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from pydantic import Field
 
     from postroom.tools.models import (
+        AnsweredMail,
+        AnsweredThread,
         Body,
         Files,
         Former,
         Id,
         Key,
         ListedSubject,
+        MailId,
         Page,
+        PageSize,
         People,
         Repeat,
+        ThreadId,
     )
 
 OPEN: Final = ("pending", "approved", "sending")
@@ -41,7 +46,7 @@ def search_email(
     context: table.ToolContext,
     *,
     query: Annotated[str, Field(max_length=2_000)] = "",
-    limit: Annotated[int, Field(ge=1, le=50)] = 20,
+    limit: PageSize = 20,
     cursor: Key = "",
 ) -> table.Reply:
     """Find mails, newest first.
@@ -58,7 +63,7 @@ def search_email(
 def get_email(
     context: table.ToolContext,
     *,
-    id: Id,
+    id: MailId,
     offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0,
     max_chars: Annotated[int, Field(ge=200, le=20_000)] = 8_000,
     quotes: bool = False,
@@ -74,7 +79,7 @@ def get_email(
 def get_thread(
     context: table.ToolContext,
     *,
-    id: Id,
+    id: ThreadId,
     cursor: Key = "",
     max_chars: Annotated[int, Field(ge=200, le=20_000)] = 12_000,
     quotes: bool = False,
@@ -85,7 +90,7 @@ def get_thread(
 
 
 def get_attachment(
-    context: table.ToolContext, *, id: Id, part: Annotated[Id, "as get_email lists it"]
+    context: table.ToolContext, *, id: MailId, part: Annotated[Id, "as get_email lists it"]
 ) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
     saved = context.services.mailbox.attachment(context.call, context.account, id, part)
@@ -142,8 +147,8 @@ def send_email(
 def reply_email(
     context: table.ToolContext,
     *,
-    id: Key = "",
-    thread: Key = "",
+    id: AnsweredMail = "",
+    thread: AnsweredThread = "",
     body: Body = "",
     reply_all: bool = False,
     cc: People = NO_ITEMS,
@@ -184,7 +189,7 @@ def reply_email(
         raise
 
 
-def move_email(context: table.ToolContext, *, id: Id, destination: Id) -> table.Reply:
+def move_email(context: table.ToolContext, *, id: MailId, destination: Id) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
@@ -194,7 +199,7 @@ def move_email(context: table.ToolContext, *, id: Id, destination: Id) -> table.
     return _filing_reply(change, context.desk.rules)
 
 
-def add_label(context: table.ToolContext, *, id: Id, label: Id) -> table.Reply:
+def add_label(context: table.ToolContext, *, id: MailId, label: Id) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
     mailbox = context.services.mailbox
     change = mailbox.label(context.call, context.account, id, label)

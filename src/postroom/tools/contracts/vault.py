@@ -28,7 +28,15 @@ from postroom.vault.note import Typed
 if TYPE_CHECKING:
     from pydantic import Field
 
-    from postroom.tools.models import Body, Etag, Query, Replacement, ShortText
+    from postroom.tools.models import (
+        Body,
+        Etag,
+        Folder,
+        Frontmatter,
+        Query,
+        Replacement,
+        ShortText,
+    )
 
 MAX_SHOWN: Final = 50_000  # characters of a note's text in one answer
 MAX_LIST: Final = 8_000  # bytes of an answer with a list, its text and its values together
@@ -108,11 +116,11 @@ def write_note(
     context: table.ToolContext,
     *,
     path: Annotated[ShortText, "vault-relative path (created if not exists)"],
-    frontmatter: Annotated[dict[str, Any], "YAML key-value pairs"],
+    frontmatter: Annotated[Frontmatter, "YAML key-value pairs"] = None,
     body: Annotated[Body, "markdown body content"],
     if_match: Etag = "",
 ) -> table.Result:
-    """Make a note, or replace one that you have read: its frontmatter and body become these."""
+    """Make a note, or replace one that you have read; without frontmatter it keeps its own."""
     version = context.services.notebook.write(context.call, path, frontmatter, body, if_match)
     return _content(context, version, 0, max(MAX_SHOWN, len(body) + 1))
 
@@ -149,7 +157,7 @@ def edit_note(
 def list_notes(
     context: table.ToolContext,
     *,
-    directory: Annotated[ShortText, 'vault-relative directory, e.g. "Needs_Action"'],
+    directory: Annotated[Folder, 'vault-relative directory, e.g. "Needs_Action"'] = "",
     filter: Annotated[  # noqa: A002
         Query | None, 'frontmatter filter, e.g. "status:pending AND tags:work"'
     ] = None,
