@@ -1,6 +1,7 @@
 """Document 000, data model of the email server with approvals: contract `approval`, clause by clause."""
 
 import uuid
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -11,12 +12,19 @@ from mcp_types import TextContent
 from pydantic import ValidationError
 
 from postroom.core.address import Address
+from postroom.core.policy import RateLimitCounter
+from postroom.core.stamp import Stamp
+from postroom.desk.note_sync import SeenNote
+from postroom.desk.unowned_notes import ApprovalFile, parse_slip
 from postroom.tools import models as approval_models
 from postroom.tools.contracts import approval
 from postroom.tools.contracts import vault as vault_server
+from postroom.vault.markdown import sections
+from postroom.vault.note import Note
+from postroom.vault.vault import File
 from tests.agents import visiting_inside
 from tests.arrivals import arrive
-from tests.narrow import narrow
+from tests.narrow import narrow, present
 from tests.seeds.conftest import Site, TimedSite
 from tests.seeds.test_002 import approve, letter, newest, rejected
 
@@ -39,13 +47,15 @@ def sends(site: Site, name: str, **changes: str) -> bool:
 
 def test_email_result_has_the_documents_fields(live: Site) -> None:
     """000 §1 EmailMessage, §Pydantic EmailResult"""
-    fields = {"message_id", "thread_id", "from_address", "to_address", "subject", "snippet", "date"}
-    assert set(approval.EmailResult._fields) == fields
+    fields = ["message_id", "thread_id", "from_address", "to_address", "subject", "snippet", "date"]
+    assert list(approval.EmailResult._fields) == fields
+    assert list(approval.EmailMessage._fields) == [*fields, "labels"]
     found = live.call("search_email", query="in:inbox", max_results=50).structured_content["emails"]
     assert len(found) > 20
     for mail in found:
-        assert set(mail) == fields
-        assert all(isinstance(value, str) for value in mail.values())
+        assert list(mail) == [*fields, "labels"]
+        assert all(isinstance(mail[field], str) for field in fields)
+        assert "INBOX" in mail["labels"]
         assert mail["message_id"]
         assert mail["thread_id"]
         Address.parse(mail["from_address"])
@@ -96,9 +106,6 @@ def test_models_have_the_documents_names_fields_and_bounds() -> None:
 
 def test_an_approval_file_has_the_documents_frontmatter(live: Site) -> None:
     """000 §2 ApprovalFile, fields"""
-    from postroom.vault.markdown import sections
-    from postroom.vault.note import Note
-
     id = live.call("send_email", **letter("flo")).structured_content["letter"]
     (file,) = (live.person.vault / "Pending_Approval").glob(f"*{id}*")
     note = Note.parse(file.read_bytes())
@@ -111,6 +118,27 @@ def test_an_approval_file_has_the_documents_frontmatter(live: Site) -> None:
     assert sends(live, "flo")
     done = Note.parse((live.person.vault / "Done" / file.name).read_bytes())
     datetime.fromisoformat(done.text("approved_at"))
+
+
+def test_an_approval_that_a_person_wrote_is_read_with_the_documents_fields() -> None:
+    """000 §2 ApprovalFile, as a person writes it"""
+    file = {
+        "type": "email_send",
+        "status": "approved",
+        "action_type": "send_email",
+        "to": "ann@example.com",
+        "subject": "Meeting notes",
+        "created": "2026-11-15T12:00:00Z",
+        "approved_at": "2026-11-15T12:05:00Z",
+    }
+    body = {"risk_assessment": "Low: Ann asked for them.", "rollback_plan": "Write to her again."}
+    head = "".join(f'{name}: "{value}"\n' for name, value in file.items())
+    text = "\n".join(f"## {name.replace('_', ' ').capitalize()}\n{value}\n" for name, value in body.items())  # fmt: skip
+    note = Note.parse(f"---\n{head}---\n{text}".encode())
+    slip = present(parse_slip(SeenNote("Approved/ann.md", File("", 0, 0, 0), note=note)))
+    assert slip.file._asdict() == file | body
+    bare = Note.parse(b"---\ntype: email_reply\n---\nRisk: low.\n")
+    assert ApprovalFile.of(bare) == ApprovalFile("email_reply", "", "", "", "", "", "", "", "")
 
 
 def test_rule_1_the_file_is_in_approved(live: Site) -> None:
@@ -226,6 +254,15 @@ def test_a_request_that_was_rejected_lets_nothing_out(live: Site) -> None:
 
 
 # 3. RateLimitCounter
+
+
+def test_the_counter_has_the_documents_fields_and_names_the_time_left() -> None:
+    """000 §3 RateLimitCounter, fields"""
+    assert RateLimitCounter._fields == ("send_timestamps", "window_seconds", "max_sends")
+    sends = deque(Stamp(at, "boot", at) for at in (0.0, 1_000.0, 2_000.0))
+    counter = RateLimitCounter(sends, window_seconds=3_600, max_sends=2)
+    assert counter.cooldown(Stamp(2_400.0, "boot", 2_400.0)) == 2_200
+    assert counter.cooldown(Stamp(4_600.0, "boot", 4_600.0)) is None
 
 
 def test_the_budget_has_a_window_and_survives_a_restart(

@@ -16,11 +16,13 @@ from postroom.core import errors
 from postroom.core.address import Address
 from postroom.core.message import Message
 from postroom.desk.log import AuditLogEntry
+from postroom.desk.unowned_notes import ApprovedDraft
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.tools import documents
 from postroom.tools import models as gmail_models
 from postroom.tools.contracts import gmail
+from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.arrivals import arrive, attached
 from tests.conftest import Person
@@ -236,6 +238,22 @@ def test_move_email_and_add_label(live: Site) -> None:
         "moved": True
     }
     assert first(live, "in:inbox subject:moved") == id
+
+
+def test_an_approved_draft_is_read_with_the_documents_fields() -> None:
+    """003 §6 ApprovedDraft, fields"""
+    there = Path("/vault/Approved/reply.md")
+    head = "to: ann@example.com\nsubject: 'Re: Tea'\nreply_to_message_id: 18e51234\n"
+    draft = ApprovedDraft.of(there, Note.parse(f"---\n{head}---\nGladly.\n".encode()))
+    assert draft._asdict() == {
+        "filepath": there,
+        "to": "ann@example.com",
+        "subject": "Re: Tea",
+        "body": "Gladly.\n",
+        "reply_to_message_id": "18e51234",
+    }
+    bare = ApprovedDraft.of(there, Note.parse(b"---\nto: ann@example.com\n---\n"))
+    assert bare.reply_to_message_id is None
 
 
 def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live: Site) -> None:

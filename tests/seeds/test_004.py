@@ -78,6 +78,7 @@ def test_models_have_the_names_and_fields_of_the_data_model() -> None:
     assert list(agents_models.StatusParams.model_fields) == ["status"]
     fields: dict[type[Result], list[str]] = {
         agents.SendResponse: ["message_id"],
+        agents.ReceiveEmptyResponse: ["status"],
         agents.StatusResponse: ["status"],
         agents.ListRecipientsResponse: ["recipients"],
         agents.RecipientInfo: ["name", "is_current"],

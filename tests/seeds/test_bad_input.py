@@ -31,9 +31,9 @@ GOOD: dict[str, dict[str, dict[str, object]]] = {
     },
     "vault": {
         "read_note": {"path": "None.md"},
-        "write_note": {"path": "None.md", "frontmatter": {"a": 1}, "body": "Hello."},
+        "write_note": {"path": "None.md", "body": "Hello."},
         "edit_note": {"path": "None.md"},
-        "list_notes": {"directory": "None"},
+        "list_notes": {},
         "move_note": {"source": "None.md", "destination": "Other.md"},
         "search_notes": {"query": "tea"},
     },
@@ -53,7 +53,7 @@ OPTIONAL: dict[tuple[str, str], dict[str, object]] = {
     ("dry-run", "reply_to_thread"): {"reply_all": True, "html_body": ""},
     ("gmail", "send_email"): {"reply_to_message_id": "18d5a"},
     ("vault", "read_note"): {"offset": 0, "max_chars": 500},
-    ("vault", "write_note"): {"if_match": "0"},
+    ("vault", "write_note"): {"frontmatter": {"a": 1}, "if_match": "0"},
     ("vault", "edit_note"): {
         "append": "x",
         "prepend": "x",
@@ -64,7 +64,7 @@ OPTIONAL: dict[tuple[str, str], dict[str, object]] = {
         "remove": ["a"],
         "if_match": "0",
     },
-    ("vault", "list_notes"): {"filter": "a:b", "cursor": ""},
+    ("vault", "list_notes"): {"directory": "None", "filter": "a:b", "cursor": ""},
     ("vault", "search_notes"): {"cursor": "5"},
     ("gmail", "list_emails"): {"query": "tea", "max_results": 5},
 }

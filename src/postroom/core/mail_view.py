@@ -76,6 +76,12 @@ def people(parties: Sequence[Party], most: int = MAX_PEOPLE) -> tuple[str, ...]:
     return (*shown, f"and {len(parties) - most} more") if parties[most:] else shown
 
 
+def shown_labels(labels: Collection[str]) -> tuple[str, ...]:
+    """Return the first labels of a mail, the mailbox's own before others: those say what the mail is."""
+    ordered = sorted(labels, key=lambda label: (label not in SYSTEM_LABELS, label))
+    return tuple(cut(label, 60) for label in ordered[:MAX_LABELS])
+
+
 def view(
     message: Message,
     *,
@@ -90,8 +96,6 @@ def view(
     fresh, quoted = (mail.text, "") if quotes else split_quoted(mail.text)
     body, end = fresh.strip("\n"), offset + max_chars
     window = clean(body[offset:end])
-    # The mailbox's own labels first: if there are too many, those say what the mail is.
-    labels = sorted(message.labels, key=lambda label: (label not in SYSTEM_LABELS, label))
     left = len(mail.attachments) - max_files
     more = [f"{left} more files are not listed"] if left > 0 else []
     return MailView(
@@ -103,7 +107,7 @@ def view(
         cc=people(mail.cc, max_people),
         reply_to=people(mail.reply_to, max_people),
         subject=cut(mail.subject, MAX_SUBJECT),
-        labels=tuple(cut(label, 60) for label in labels[:MAX_LABELS]),
+        labels=shown_labels(message.labels),
         list_id=cut(mail.list_id, MAX_NAME),
         automatic=mail.automatic,
         files=tuple(

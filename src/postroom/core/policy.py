@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
@@ -51,6 +52,30 @@ class Rules:
     def reach(self) -> float:
         """How many seconds back a claim still counts."""
         return max(self.window_seconds, self.pace_seconds)
+
+
+class RateLimitCounter(NamedTuple):
+    """What counts against a limit: document 000's fields. The ledger keeps the timestamps, so a restart refills nothing."""
+
+    send_timestamps: deque[Stamp]  # not floats: a clock that jumps refills nothing either
+    window_seconds: float
+    max_sends: int
+
+    def active(self, now: Stamp) -> list[float]:
+        """Return for each moment within the window how long it still counts, the shortest first."""
+        ages = (elapsed(stamp, now) for stamp in self.send_timestamps)
+        return sorted(self.window_seconds - age for age in ages if age < self.window_seconds)
+
+    def cooldown(self, now: Stamp, more: int = 1) -> float | None:
+        """Return the seconds until there is room for so many more; None if there is."""
+        if len(self.send_timestamps) + more <= self.max_sends:
+            return None
+        left = self.active(now)
+        excess = len(left) + more - self.max_sends
+        if excess <= 0:
+            return None
+        # As many must leave the window as are too many; what never fits waits for a changed setting.
+        return left[min(excess, len(left)) - 1] if left else self.window_seconds
 
 
 class Spent(NamedTuple):
@@ -147,16 +172,8 @@ def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
 
 def measure(spent: Sequence[Spent], rules: Rules, now: Stamp) -> SendMeter:
     window, most = rules.window_seconds, rules.sends_per_hour
-    left = _seconds_left([one.at for one in spent], window, now)
-    wait = 0.0
-    if len(left) >= most:
-        wait = left[len(left) - most] if most else window
-    return SendMeter(len(left), most, window, now, wait)
-
-
-def _seconds_left(stamps: Sequence[Stamp], window: float, now: Stamp) -> list[float]:
-    """Return for each moment within the window how long it still counts, the shortest first."""
-    return sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
+    sends = RateLimitCounter(deque(one.at for one in spent), window, most)
+    return SendMeter(len(sends.active(now)), most, window, now, sends.cooldown(now) or 0.0)
 
 
 def _within(
@@ -169,14 +186,9 @@ def _within(
     *,
     pace: bool = False,
 ) -> None:
-    if len(stamps) + more <= most:
+    seconds = RateLimitCounter(deque(stamps), window, most).cooldown(now, more)
+    if seconds is None:
         return
-    left = _seconds_left(stamps, window, now)
-    excess = len(left) + more - most
-    if excess <= 0:
-        return
-    # As many must leave the window as are too many; what never fits waits for a changed setting.
-    seconds = left[min(excess, len(left)) - 1] if left else window
     span = {3600: "hour", 60: "minute"}.get(int(window), f"{window:g} seconds")
     raise Limited(
         f"Rate limit exceeded ({most} {what}/{span})",

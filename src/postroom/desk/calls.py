@@ -198,7 +198,7 @@ class LetterCalls:
             return True
         wanted = ("email_reply", "approved", thread)
         slips = self.desk.display.slips() if self.desk.rules.trust == "folder" else []
-        return any((slip.type, slip.status, slip.thread) == wanted for slip in slips)
+        return any((slip.file.type, slip.file.status, slip.thread) == wanted for slip in slips)
 
     @contextmanager
     def _refusals(self, call: Call) -> Iterator[None]:

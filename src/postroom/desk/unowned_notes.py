@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 from postroom.core import life
 from postroom.core.address import Address
@@ -24,7 +25,7 @@ from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.verdicts import Verdicts
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced_sections, quote
+from postroom.vault.markdown import fence, fenced_sections, quote, sections
 from postroom.vault.note import Note, etag
 from postroom.vault.vault import Vault
 
@@ -35,16 +36,44 @@ AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
 
 
+class ApprovalFile(NamedTuple):
+    """What an approval says: the fields of document 000, those of the frontmatter first, then the parts of the body."""
+
+    type: str
+    status: str
+    action_type: str
+    to: str
+    subject: str
+    created: str
+    approved_at: str
+    risk_assessment: str
+    rollback_plan: str
+
+    @classmethod
+    def of(cls, note: Note) -> Self:
+        parts = {
+            title.casefold(): text.partition("\n")[2].strip() for title, text in sections(note.body)
+        }
+        return cls(
+            type=one_line(note.text("type")),
+            status=note.text("status"),
+            action_type=one_line(note.text("action_type")),
+            to=one_line(note.text("to")),
+            subject=one_line(note.text("subject")),
+            created=one_line(note.text("created")),
+            approved_at=one_line(note.text("approved_at")),
+            risk_assessment=parts.get("risk assessment", ""),
+            rollback_plan=parts.get("rollback plan", ""),
+        )
+
+
 class Slip(NamedTuple):
     """A note that approves a letter by naming its recipient or conversation; copies of a slip have the same `hash`."""
 
     hash: str
     seen: SeenNote
-    type: str
-    to: str
-    subject: str
+    file: ApprovalFile
     thread: str
-    status: str
 
     @property
     def path(self) -> str:
@@ -57,14 +86,15 @@ class Slip(NamedTuple):
         """
         wanted = "email_reply" if letter.is_reply else "email_send"
         keys = [address.key for address in letter.envelope]
-        recipient = self.to.casefold() or (answered if self.thread else "")
+        file, subject = self.file, one_line(letter.subject)
+        recipient = file.to.casefold() or (answered if self.thread else "")
         return (
-            self.type == wanted
-            and self.status == "approved"
+            file.type == wanted
+            and file.status == "approved"
             and bool(recipient)
             and keys == [recipient]
             and not letter.attachments
-            and (not self.subject or self.subject.casefold() == one_line(letter.subject).casefold())
+            and (not file.subject or file.subject.casefold() == subject.casefold())
             and (not self.thread or self.thread == letter.thread)
         )
 
@@ -74,12 +104,27 @@ def parse_slip(seen: SeenNote) -> Slip | None:
     note = seen.note
     if note is None or note.text("type") not in TYPES or note.text("letter"):
         return None
-    keys = ("type", "to", "subject", "thread_id", "created")
-    kind, to, subject, thread, created = (one_line(note.text(key)) for key in keys)
+    file, thread = ApprovalFile.of(note), one_line(note.text("thread_id"))
     # The hash is over the words, not the bytes: a sync client may change line ends, and Postroom sets the status.
-    words = json.dumps([kind, to, subject, thread, created, note.body.split()])
+    fields = [file.type, file.to, file.subject, thread, file.created]
+    words = json.dumps([*fields, note.body.split()])
     hash = hashlib.sha256(words.encode()).hexdigest()[:16]
-    return Slip(hash, seen, kind, to, subject, thread, note.text("status"))
+    return Slip(hash, seen, file, thread)
+
+
+class ApprovedDraft(NamedTuple):
+    """A draft as document 003 has it: one that a person put into Approved/, or that waits in Drafts/ for a verdict."""
+
+    filepath: Path
+    to: str
+    subject: str
+    body: str
+    reply_to_message_id: str | None
+
+    @classmethod
+    def of(cls, filepath: Path, note: Note) -> Self:
+        to, subject, parent = (note.text(name) for name in ("to", "subject", "reply_to_message_id"))
+        return cls(filepath, to, subject, note.body, parent or None)
 
 
 class UnownedNotes:
@@ -154,7 +199,7 @@ class UnownedNotes:
             listed = self._listed_letter(*request.letters[0], slip.hash)
         return plan.SlipFacts(
             hash=slip.hash,
-            status=slip.status,
+            status=slip.file.status,
             age=elapsed(first_seen, self._clock()) if first_seen else None,
             spent_on=letter,
             is_letter_sent=bool(letter) and self._ledger.letters.get(letter).kind == "sent",
@@ -246,9 +291,10 @@ class UnownedNotes:
         try:
             # Raises if Postroom's fields cannot be written into this frontmatter later.
             note.set(MARKS)
-            to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
-            answers, account = note.text("reply_to_message_id"), note.text("account")
-            written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
+            draft = ApprovedDraft.of(self._sync.vault.root / seen.path, note)
+            to, cc, bcc = map(Address.parse_list, (draft.to, note.text("cc"), note.text("bcc")))
+            answers, account = draft.reply_to_message_id or "", note.text("account")
+            written = Written(to, draft.subject, draft.body, cc, bcc, "", answers, account)
             letter = self._composer.letter(written)
             entry = self._proposals.propose(call, letter, proposal)
         except PostroomError as why:
@@ -319,7 +365,8 @@ class UnownedNotes:
         if agent is None:
             body = _persons_request(request, text, doubtful=action.doubtful)
         else:
-            letters = self.waiting_for(request._replace(status="approved"), agent)
+            approved = request._replace(file=request.file._replace(status="approved"))
+            letters = self.waiting_for(approved, agent)
             body = _listing(letters, self._clock()) + f"\n## {AGENTS_TEXT}\n\n{fence(text)}\n"
             fields |= inert_fields(note, but=fields)
         try:
@@ -353,7 +400,7 @@ class UnownedNotes:
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:
-    recipient = quote(request.to or f"thread {request.thread}")
+    recipient = quote(request.file.to or f"thread {request.thread}")
     return (
         f"\n## A request\n{DOUBT_NOTICE if doubtful else ''}If you move this note to"
         f" `{folders.APPROVED}/`, it approves the next letter to {recipient} that fits it, **whatever"

@@ -175,6 +175,19 @@ def test_a_conversation_alone_covers_nobody_else(office: Office) -> None:
     assert call(office, letter).kind == "pending"
 
 
+@pytest.mark.parametrize(("other", "kind"), [("ann@example.com", "sent"), ("bob@example.net", "pending")])  # fmt: skip
+def test_a_conversation_alone_covers_a_reply_to_a_mail_without_an_id_if_one_alone_can_be_meant(
+    office: Office, other: str, kind: str
+) -> None:
+    letter = answer(office)
+    for sender in ("ann@example.com", other):
+        raw = mail(sender=sender, text=f"{sender} again", more="References: <q@example.com>\r\n")
+        office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    put(office, type="email_send", to=None, thread_id=letter.thread)
+    put(office, "second", type="email_reply", to=None, thread_id=letter.thread)
+    assert call(office, replace(letter, in_reply_to="")).kind == kind
+
+
 def test_a_thread_that_looks_like_a_number_is_compared_as_written(office: Office) -> None:
     letter = answer(office, thread="18e51234")
     put(office, type="email_reply", thread_id="18e51234")

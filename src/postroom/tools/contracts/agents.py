@@ -45,9 +45,11 @@ class ReceiveResponse(table.Result, sender="from"):
     status: str = ""
 
 
-class StatusResponse(table.Result):
-    """The answer of `status`, and of `receive` without a message."""
+class ReceiveEmptyResponse(table.Result):
+    status: str
 
+
+class StatusResponse(table.Result):
     status: str
 
 
@@ -79,7 +81,7 @@ def receive(context: table.ToolContext) -> table.Waiting:
     """Read the oldest unread message from your mailbox"""
     received = yield from context.services.correspondence.receive(context.call)
     if received is None:
-        return StatusResponse(status=NO_MESSAGES)
+        return ReceiveEmptyResponse(status=NO_MESSAGES)
     with received.delivery or nullcontext():
         message = received.letter.message
         sender = sender_of(context.services.correspondence, received.letter)

@@ -13,7 +13,7 @@ from postroom.core.address import Address
 from postroom.core.audit import redact_address as redacted
 from postroom.core.errors import Denied, NotFound
 from postroom.core.letter import MAX_SUBJECT
-from postroom.core.mail_view import cut
+from postroom.core.mail_view import cut, shown_labels
 from postroom.core.message import Summary
 from postroom.core.records import Entry
 from postroom.core.text import one_line
@@ -42,8 +42,12 @@ class EmailResult(table.Result):
     date: str
 
 
+class EmailMessage(EmailResult):
+    labels: tuple[str, ...]
+
+
 class EmailResults(table.Result):
-    emails: tuple[EmailResult, ...]
+    emails: tuple[EmailMessage, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -76,10 +80,10 @@ def search_email(
     return table.Reply(text, EmailResults(emails=emails, notes=page.notes[:5]))
 
 
-def _email(summary: Summary) -> EmailResult:
+def _email(summary: Summary) -> EmailMessage:
     from email.utils import format_datetime  # takes 5 ms, and only a search needs it
 
-    return EmailResult(
+    return EmailMessage(
         message_id=summary.id,
         thread_id=summary.thread,
         from_address=cut(summary.sender.address, 254),
@@ -87,6 +91,7 @@ def _email(summary: Summary) -> EmailResult:
         subject=cut(summary.subject, MAX_SUBJECT),
         snippet=documents.snippet(summary, MAX_SNIPPET),
         date=format_datetime(documents.moment(summary.date)),
+        labels=shown_labels(summary.labels),
     )
 
 
