@@ -342,6 +342,17 @@ def _mailman(call: Invocation) -> int:
     return mailman(os.getcwd(), os.environ, background=call.has("daemon"), say=_out, err=_err)
 
 
+def _mcp(call: Invocation) -> int:
+    from postroom.cli.server import main as serve
+
+    name = call.given.get("as", "")
+    arguments = ["agents", *(["--agent", name] if name else [])]
+    serve(arguments)  # returns where click must look at the arguments
+    from postroom.cli.main import run
+
+    return run(["mcp", *arguments])
+
+
 def _onboard(call: Invocation) -> int:
     return _print({}, _read_text("..", "agents", "onboard.md"), call)
 
@@ -404,6 +415,7 @@ COMMANDS: Final = {
     "recipients": (_recipients, "as json"),
     "status": (_status, "as hook"),
     "mailman": (_mailman, "daemon"),
+    "mcp": (_mcp, "as"),
     "onboard": (_onboard, ""),
     "cleanup": (_cleanup, "stale-hours delivered-hours dry-run json"),
 }

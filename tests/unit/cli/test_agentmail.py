@@ -15,6 +15,7 @@ from postroom.agents.record import (
     write_message,
     write_state,
 )
+from postroom.tools.contracts.agents import CONTRACT
 from tests.conftest import Person
 from tests.narrow import present
 
@@ -365,7 +366,7 @@ def test_hours_that_are_none_clean_nothing(repository: Person, hours: str) -> No
     assert len(messages(repository, "bob")) == 3
 
 
-@pytest.mark.parametrize("command", ["send", "receive", "recipients", "status", "mailman", "onboard", "cleanup"])  # fmt: skip
+@pytest.mark.parametrize("command", ["send", "receive", "recipients", "status", "mailman", "mcp", "onboard", "cleanup"])  # fmt: skip
 def test_help_is_on_stderr_with_code_1_and_fits_the_terminal(person: Person, command: str) -> None:
     for word in ("-h", "--help", "-help"):
         code, out, err = mail(person, command, word)
@@ -396,6 +397,29 @@ def test_an_agent_is_told_what_it_needs(person: Person) -> None:
     code, out, err = mail(person, "onboard")
     assert (code, err) == (0, "")
     assert all(f"postroom agentmail {word}" in out for word in ("send", "receive", "recipients"))
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
+
+
+def test_the_server_is_started_under_the_programs_own_name(repository: Person) -> None:
+    asked = [("initialize", HELLO), ("tools/list", {}), ("tools/call", {"name": "list-recipients"})]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        for id, (method, params) in enumerate(asked)
+    ]
+    for named in ({"name": "bob"}, {"AGENTMAIL_NAME": ""}):
+        words = [] if "name" in named else ["--as", "bob"]
+        stdin = "\n".join([*lines, ""]).encode()
+        code, out, err = mail(repository, "mcp", *words, stdin=stdin, **named)
+        assert (code, err) == (0, "")
+        rows = {row["id"]: row["result"] for row in map(json.loads, out.splitlines())}
+        assert [tool["name"] for tool in rows[1]["tools"]] == [tool.name for tool in CONTRACT.tools]
+        me = {"name": "bob", "is_current": True}
+        assert rows[2]["structuredContent"] == {"recipients": [me]}
+    code, _, err = mail(repository, "mcp", "--as", "person")
+    assert code != 0
+    assert "person" in err
 
 
 def test_answers_are_json_where_that_is_asked_for(repository: Person) -> None:
