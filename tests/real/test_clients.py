@@ -79,6 +79,13 @@ def live_entry(person: Person, client: str) -> dict[str, Any]:
     return entry
 
 
+def install_live(person: Person, client: str, file: str) -> Path:
+    """Register with a client and go live as a person does; return the file of servers."""
+    assert person.run("install", client, "--yes").code == 0
+    assert person.at_terminal("live", answers=[("[y/N]", "y\n")]).code == 0
+    return person.folder / file
+
+
 def check_outcome(
     person: Person, agent: str, tools: Sequence[str], results: Sequence[str], *, structured: bool
 ) -> None:
@@ -107,9 +114,7 @@ def check_outcome(
 
 @pytest.mark.parametrize("negotiation", ["auto", "legacy"])
 def test_claude_code_proposes_a_letter_and_writes_a_note(robin: Person, negotiation: str) -> None:
-    assert robin.run("install", "claude-code", "--yes").code == 0
-    file = robin.folder / ".mcp.json"
-    file.write_text(file.read_text().replace('"DRY_RUN": "true"', '"DRY_RUN": "false"'))
+    file = install_live(robin, "claude-code", ".mcp.json")
     with AnthropicEndpoint() as endpoint:
         arguments = ["-p", PROMPT, "--model", "scripted", "--output-format", "json"]
         arguments += ["--mcp-config", str(file), "--strict-mcp-config"]
@@ -138,7 +143,7 @@ def test_claude_code_proposes_a_letter_and_writes_a_note(robin: Person, negotiat
 
 
 def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
-    entry = robin.run("install", "codex").out.replace('DRY_RUN = "true"', 'DRY_RUN = "false"')
+    file = install_live(robin, "codex", ".codex/config.toml")
     with OpenAIEndpoint() as endpoint:
         settings = f"""
             model = "scripted"
@@ -155,8 +160,7 @@ def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
             request_max_retries = 0
             stream_max_retries = 0
         """
-        (robin.folder / ".codex").mkdir()
-        (robin.folder / ".codex/config.toml").write_text(settings + entry)
+        file.write_text(settings + file.read_text())
         server = {
             "required": "true",  # else the first request may come before its tools
             "startup_timeout_sec": "60",
@@ -179,10 +183,10 @@ def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
 
 
 def test_gemini_cli_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
+    file = install_live(robin, "gemini", ".gemini/settings.json")
+    entry = json.loads(file.read_text())["mcpServers"]["postroom"]
     settings = {
-        "mcpServers": {
-            "postroom": live_entry(robin, "gemini") | {"trust": True, "timeout": 60_000}
-        },
+        "mcpServers": {"postroom": entry | {"trust": True, "timeout": 60_000}},
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {
@@ -191,8 +195,7 @@ def test_gemini_cli_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
             "maxAttempts": 1,
         },
     }
-    (robin.folder / ".gemini").mkdir()
-    (robin.folder / ".gemini/settings.json").write_text(json.dumps(settings))
+    file.write_text(json.dumps(settings))
     with GeminiEndpoint() as endpoint:
         out = run(
             robin,
@@ -206,6 +209,29 @@ def test_gemini_cli_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
     assert json.loads(out)["response"] == LAST_WORDS
     shown = endpoint.requests[-1]
     check_outcome(robin, "gemini", shown.tools, shown.results, structured=False)
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+def test_a_client_finds_what_install_wrote_into_the_project(robin: Person, client: str) -> None:
+    """From an empty home; a client that wants the folder trusted is told that it is."""
+    project = robin.folder / "project"
+    project.mkdir()
+    robin.folder = project
+    home = project.parent
+    assert robin.run("install", client, "--yes").code == 0
+    trusted = f'[projects."{project}"]\ntrust_level = "trusted"\n'
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text(trusted)
+    program, words, found = {
+        "claude-code": ("@anthropic-ai/claude-code/cli-wrapper.cjs", "list", "Pending approval"),
+        "codex": ("@openai/codex/bin/codex.js", "get postroom", "mcp --agent codex"),
+        "gemini": ("@google/gemini-cli/bundle/gemini.js", "list", "(stdio) - Connected"),
+    }[client]
+    with ClosedProxy() as proxy:
+        command = [NODE, PROGRAMS / program, "mcp", *words.split()]
+        out = run(robin, proxy, *command, HOME=str(home), GEMINI_CLI_TRUST_WORKSPACE="true")
+    assert "postroom" in out
+    assert found in out
 
 
 def run_library(person: Person, library: str, script: str, *arguments: str) -> dict[str, Any]:

@@ -147,6 +147,7 @@ def _show_unless_json(desk: Desk, entry: Entry) -> None:
         click.echo("\n".join(_lines(desk, entry)))
 
 
+@ui.personal
 @click.command("approve", help=HELP["approve"])
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @yes_option
@@ -219,6 +220,7 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
             raise click.exceptions.Exit(EXIT_CODES[entry.kind])
 
 
+@ui.personal
 @click.command("reject", help=HELP["reject"])
 @id_argument
 @click.option("--reason", default="", help="Why; the agent reads it.")
@@ -227,6 +229,7 @@ def reject_command(id: str, reason: str) -> None:
     _decide(id, "reject", reason)
 
 
+@ui.personal
 @click.command("revise", help=HELP["revise"])
 @id_argument
 @click.option("--ask", required=True, metavar="WISH", help="What should be different.")
@@ -235,6 +238,7 @@ def revise_command(id: str, ask: str) -> None:
     _decide(id, "revise", ask)
 
 
+@ui.personal
 @click.command("undo", help=HELP["undo"])
 @id_argument
 @ui.json_option
@@ -247,6 +251,7 @@ def _decide(id: str, event: str, reason: str = "") -> None:
         _report(desk, [desk.decide(_find(desk, id).id, event, by=ui.login_name(), reason=reason)])
 
 
+@ui.personal
 @click.command("edit", help=HELP["edit"])
 @id_argument
 @click.option("--from-note", is_flag=True, help="Take the text from the letter's note.")
@@ -320,6 +325,7 @@ def _open_editor(text: str) -> str | None:
         ) from why
 
 
+@ui.personal
 @click.command("resolve", help=HELP["resolve"])
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
@@ -347,6 +353,7 @@ def resolve_command(ids: tuple[str, ...], was_sent: bool | None, digests: tuple[
         )
 
 
+@ui.personal
 @click.command("send-approved", help=HELP["send-approved"])
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
 @ui.json_option

@@ -131,6 +131,7 @@ def thread_command(id: str, quotes: bool, account: str | None) -> None:
     ui.output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
 
 
+@ui.personal
 @click.command("import", help=HELP["import"])
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @ui.account_option
@@ -172,6 +173,7 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
         yield bar.update
 
 
+@ui.personal
 @click.command("undo-moves", help=HELP["undo-moves"])
 @click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
 @click.option("--all", "every", is_flag=True, help="Undo all of them.")

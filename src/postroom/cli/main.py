@@ -33,20 +33,21 @@ EXITS: dict[type[PostroomError], int] = {
 # fmt: off
 # group → command → its module, which is imported when the command is called.
 GROUPS = {
-    "Start": {
-        "demo": "demo", "init": "setup", "status": "health", "doctor": "health", "auth": "setup",
-        "install": "install", "mcp": "serve", "adopt": "setup",
+    "Everyday": {
+        "desk": "serve", "status": "health", "pending": "letters", "show": "letters", "approve": "letters",
+        "edit": "letters", "reject": "letters", "revise": "letters", "undo": "letters",
+        "send-approved": "letters", "run": "run", "search": "mail", "read": "mail", "thread": "mail",
     },
-    "Letters": {
-        "desk": "serve", "pending": "letters", "show": "letters", "approve": "letters", "edit": "letters",
-        "reject": "letters", "revise": "letters", "undo": "letters", "send-approved": "letters",
-        "resolve": "letters", "audit": "health",
+    "Set-up": {
+        "demo": "demo", "init": "setup", "install": "install", "live": "live", "rehearse": "live",
+        "service": "run",
     },
-    "Mail": {
-        "run": "run", "service": "run", "import": "mail", "search": "mail", "read": "mail",
-        "undo-moves": "mail", "thread": "mail",
+    "Accounts": {"auth": "setup", "import": "mail"},
+    "Agents": {"mcp": "serve", "agentmail": "main"},
+    "Repair": {
+        "doctor": "health", "audit": "health", "resolve": "letters", "undo-moves": "mail",
+        "adopt": "setup",
     },
-    "Agents": {"agentmail": "main"},
 }
 # fmt: on
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}

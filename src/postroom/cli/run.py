@@ -63,6 +63,7 @@ def _describe(event: str, facts: dict[str, object], name: str) -> str:
     return _EVENTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
 
 
+@ui.personal
 @click.command("run", help=HELP["run"])
 @click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
 @click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
@@ -170,7 +171,7 @@ def open_triage_model(config: Config, stopping: threading.Event) -> Model | None
 _FINAL: Final = (Invalid, Conflict, Corrupt)
 
 
-service_command = click.Group("service", help=HELP["service"])
+service_command = ui.personal(click.Group("service", help=HELP["service"]))
 
 
 @service_command.command("install", help=HELP["service install"])

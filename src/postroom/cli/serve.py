@@ -41,6 +41,7 @@ class DeskPage(NamedTuple):
     is_served: Callable[[], bool] | None = None
 
 
+@ui.personal
 @click.command("desk", help=HELP["desk"])
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.  [default: 8766]")  # fmt: skip
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of 127.0.0.1.")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ROOM = "Postroom"
 
 
+@ui.personal
 @click.command("init", help=HELP["init"])
 @click.argument("vault", required=False, type=click.Path(path_type=Path))
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
@@ -159,6 +160,7 @@ def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
         ui.say("The passphrase is set.")
 
 
+@ui.personal
 @click.command("adopt", help=HELP["adopt"])
 @ui.json_option
 def adopt_command() -> None:
@@ -188,6 +190,7 @@ PASTE_STEPS = (
 )
 
 
+@ui.personal
 @click.command("auth", help=HELP["auth"])
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="What Postroom may do with your mail, at most.")  # fmt: skip

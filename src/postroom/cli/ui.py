@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
@@ -39,6 +39,22 @@ _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069
 
 json_option = click.option("--json", is_flag=True, expose_value=False, help="Write JSON.")
 account_option = click.option("--account", metavar="NAME", help="The account, where there are several.")  # fmt: skip
+
+_Command = TypeVar("_Command", bound=click.Command)
+_PERSONAL: set[click.Command] = set()
+
+
+def personal(command: _Command) -> _Command:
+    """Mark a command that approves, loosens, signs in or sets up: agents must not run it.
+
+    `postroom install` writes rules against each command that is marked.
+    """
+    _PERSONAL.add(command)
+    return command
+
+
+def is_personal(command: click.Command) -> bool:
+    return command in _PERSONAL
 
 
 def wants_json() -> bool:

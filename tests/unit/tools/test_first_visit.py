@@ -57,11 +57,14 @@ def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person: Person) -
 
 
 def test_going_live_is_what_the_readme_says(person: Person) -> None:
-    block = present(re.search(r"```toml\n(.*?)```", README.read_text(), re.DOTALL))[1]
+    assert "postroom live  " in README.read_text()
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     assert person.run("init", str(person.folder / "Postroom")).code == 0
-    settings = person.folder / ".config" / "postroom" / "postroom.toml"
-    settings.write_text(block + settings.read_text())
-    found = person.run("status", "--json").json
-    assert (found["mode"], found["vault"]) == ("live", str(person.folder / "Postroom"))
+    assert person.run("install", "claude-code", "--yes").code == 0
+    assert person.at_terminal("live", answers=[("[y/N]", "y\n")]).code == 0
+    entry = json.loads((person.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
+    for environment in ({}, entry["env"]):  # the person's own terminal, and the server
+        person.environment |= environment
+        found = person.run("status", "--json").json
+        assert (found["mode"], found["vault"]) == ("live", str(person.folder / "Postroom"))
