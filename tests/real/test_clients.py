@@ -227,9 +227,16 @@ def test_a_client_finds_what_install_wrote_into_the_project(robin: Person, clien
         "codex": ("@openai/codex/bin/codex.js", "get postroom", "mcp --agent codex"),
         "gemini": ("@google/gemini-cli/bundle/gemini.js", "list", "(stdio) - Connected"),
     }[client]
+    environment = {
+        "HOME": str(home),
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
     with ClosedProxy() as proxy:
         command = [NODE, PROGRAMS / program, "mcp", *words.split()]
-        out = run(robin, proxy, *command, HOME=str(home), GEMINI_CLI_TRUST_WORKSPACE="true")
+        out = run(robin, proxy, *command, **environment)
+    out += (project / "client.err").read_text()  # where Gemini CLI writes the list
     assert "postroom" in out
     assert found in out
 
