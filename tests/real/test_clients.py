@@ -234,8 +234,8 @@ def test_a_client_finds_what_install_wrote_into_the_project(robin: Person, clien
         "DISABLE_AUTOUPDATER": "1",
     }
     with ClosedProxy() as proxy:
-        command = [NODE, PROGRAMS / program, "mcp", *words.split()]
-        out = run(robin, proxy, *command, **environment)
+        command = PROGRAMS / program
+        out = run(robin, proxy, NODE, command, "mcp", *words.split(), **environment)
     out += (project / "client.err").read_text()  # where Gemini CLI writes the list
     assert "postroom" in out
     assert found in out

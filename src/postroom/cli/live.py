@@ -30,12 +30,16 @@ from postroom.cli.main import HELP
 from postroom.config.loading import load
 from postroom.config.settings import SETTINGS, Config, Mode
 from postroom.core.errors import PostroomError
+from postroom.core.text import plural
 from postroom.desk.desk import Desk
 from postroom.desk.recorder import Call
 from postroom.wiring.desk import find_desk, require_desk, rules
 
 SWITCHES = ("DRY_RUN", "DEV_MODE")
 QUESTION = "Go live? What you approve is sent from then on. Write this?"
+UNAPPROVED = (
+    "Go live? Letters are sent without your approval (approvals.required = false). Write this?"
+)
 ELSEWHERE = (
     "A DRY_RUN or DEV_MODE that is true elsewhere, as in a client's own environment, still keeps"
     " its server in rehearsal; `postroom status` says what decides."
@@ -85,7 +89,10 @@ def live_command() -> None:
         changes = [file for file in (*files, own) if file.is_changed]
         show(changes)
         if changes:
-            if not ui.confirm(QUESTION, "Nothing was written. Run it in one."):
+            if waiting := desk.reader.lists.count("approved"):
+                ui.say(f"{plural(waiting, 'letter')} approved earlier will be sent.")
+            question = QUESTION if desk.rules.required else UNAPPROVED
+            if not ui.confirm(question, "Nothing was written. Run it in one."):
                 ui.output({"changed": []}, [], "Nothing was written.")
                 return
             if desk.reader.settings.passphrase:

@@ -112,6 +112,19 @@ def test_the_passphrase_is_asked_for_where_one_is_set(robin: Person) -> None:
     assert mode(robin) == "live"
 
 
+def test_what_will_be_sent_is_said_before_the_question(robin: Person) -> None:
+    settings(robin).write_text("dry_run = false\n")
+    id = robin.draft()
+    approved = robin.show(id)["digest"].removeprefix("sha256:")[:8]
+    (robin.vault / "PAUSED").touch()  # so that it waits
+    assert robin.run("approve", id, "--yes", approved).code == 0
+    assert robin.run("rehearse").code == 0
+    settings(robin).write_text("dry_run = true\n[approvals]\nrequired = false\n")
+    shown = words(robin.at_terminal("live", answers=[("[y/N]", "n\n")]))
+    assert "1 letter approved earlier will be sent." in shown
+    assert "Letters are sent without your approval" in shown
+
+
 def test_what_is_live_already_is_not_asked_about(robin: Person) -> None:
     robin.at_terminal("live", answers=YES)
     before = files(robin)

@@ -64,7 +64,8 @@ def test_going_live_is_what_the_readme_says(person: Person) -> None:
     assert person.run("install", "claude-code", "--yes").code == 0
     assert person.at_terminal("live", answers=[("[y/N]", "y\n")]).code == 0
     entry = json.loads((person.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
-    for environment in ({}, entry["env"]):  # the person's own terminal, and the server
+    environments: list[dict[str, str]] = [{}, entry["env"]]
+    for environment in environments:  # the person's own terminal, and the server
         person.environment |= environment
         found = person.run("status", "--json").json
         assert (found["mode"], found["vault"]) == ("live", str(person.folder / "Postroom"))
