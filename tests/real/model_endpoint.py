@@ -193,21 +193,38 @@ class OpenAIEndpoint(ModelEndpoint):
 
     def events(self, call: Call | None) -> Iterable[bytes]:
         yield _event("response.created", response={"id": "resp_1"})
-        if call:
-            item: dict[str, Any] = {
-                "type": "function_call",
-                "id": f"fc_{call.tool}",
-                "call_id": f"call_{call.tool}",
-                "namespace": "mcp__postroom",
-                "name": call.tool,
-                "arguments": json.dumps(call.arguments),
-            }
-        else:
-            content = [{"type": "output_text", "text": LAST_WORDS}]
-            item = {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
-        yield _event("response.output_item.done", output_index=0, item=item)
+        yield _event("response.output_item.done", output_index=0, item=self.item(call))
         usage = {"input_tokens": TOKENS, "output_tokens": TOKENS, "total_tokens": 2 * TOKENS}
         yield _event("response.completed", response={"id": "resp_1", "usage": usage})
+
+    def item(self, call: Call | None) -> dict[str, Any]:
+        """Return what the model puts out: a call of a tool, or the last words."""
+        if call is None:
+            content = [{"type": "output_text", "text": LAST_WORDS}]
+            return {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+        return {
+            "type": "function_call",
+            "id": f"fc_{call.tool}",
+            "call_id": f"call_{call.tool}",
+            "namespace": "mcp__postroom",
+            "name": call.tool,
+            "arguments": json.dumps(call.arguments),
+        }
+
+
+class ShellEndpoint(OpenAIEndpoint):
+    """A model that runs one command in Codex's shell."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        self._command = command
+
+    def item(self, call: Call | None) -> dict[str, Any]:
+        if call is None or self.requests[-1].results:
+            return super().item(None)
+        arguments = json.dumps({"cmd": self._command})
+        names = {"id": "fc_1", "call_id": "call_1", "name": "exec_command"}
+        return {"type": "function_call", **names, "arguments": arguments}
 
 
 class GeminiEndpoint(ModelEndpoint):

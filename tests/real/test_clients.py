@@ -24,6 +24,7 @@ from tests.real.model_endpoint import (
     ClosedProxy,
     GeminiEndpoint,
     OpenAIEndpoint,
+    ShellEndpoint,
 )
 
 CACHE = Path(__file__).parents[2] / ".cache"
@@ -142,25 +143,29 @@ def test_claude_code_proposes_a_letter_and_writes_a_note(robin: Person, negotiat
     check_outcome(robin, "claude-code", shown.tools, shown.results, structured=True)
 
 
+def codex_settings(endpoint: OpenAIEndpoint) -> str:
+    """Return settings by which Codex asks this model."""
+    return f"""
+        model = "scripted"
+        model_provider = "scripted"
+        check_for_update_on_startup = false
+        analytics.enabled = false
+        features = {{ plugins = false, apps = false }}
+
+        [model_providers.scripted]
+        name = "scripted"
+        base_url = "{endpoint.address}/v1"
+        wire_api = "responses"
+        env_key = "SCRIPTED_KEY"
+        request_max_retries = 0
+        stream_max_retries = 0
+    """
+
+
 def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
     file = install_live(robin, "codex", ".codex/config.toml")
     with OpenAIEndpoint() as endpoint:
-        settings = f"""
-            model = "scripted"
-            model_provider = "scripted"
-            check_for_update_on_startup = false
-            analytics.enabled = false
-            features = {{ plugins = false, apps = false }}
-
-            [model_providers.scripted]
-            name = "scripted"
-            base_url = "{endpoint.address}/v1"
-            wire_api = "responses"
-            env_key = "SCRIPTED_KEY"
-            request_max_retries = 0
-            stream_max_retries = 0
-        """
-        file.write_text(settings + file.read_text())
+        file.write_text(codex_settings(endpoint) + file.read_text())
         server = {
             "required": "true",  # else the first request may come before its tools
             "startup_timeout_sec": "60",
@@ -180,6 +185,32 @@ def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
     assert LAST_WORDS in out
     shown = endpoint.requests[-1]
     check_outcome(robin, "codex", shown.tools, shown.results, structured=True)
+
+
+@pytest.mark.parametrize("command", ["postroom live", "cd . && python3 -m postroom approve x"])
+def test_codex_does_not_let_an_agent_go_live_or_approve(robin: Person, command: str) -> None:
+    """Even where its sandbox is off."""
+    project = robin.folder / "project"
+    project.mkdir()
+    home, robin.folder = robin.folder, project
+    assert robin.run("install", "codex", "--yes").code == 0
+    with ShellEndpoint(command) as endpoint:
+        trusted = f'\n[projects."{project}"]\ntrust_level = "trusted"\n'
+        (home / ".codex").mkdir()
+        (home / ".codex/config.toml").write_text(codex_settings(endpoint) + trusted)
+        run(
+            robin,
+            endpoint,
+            NODE,
+            PROGRAMS / "@openai/codex/bin/codex.js",
+            *("exec", "--json", "--skip-git-repo-check", "--ephemeral"),
+            *("--sandbox", "danger-full-access", "-c=mcp_servers.postroom.required=true"),
+            PROMPT,
+            SCRIPTED_KEY="none",
+            HOME=str(home),
+        )
+    (result,) = endpoint.requests[-1].results
+    assert "policy forbids commands starting with" in result
 
 
 def test_gemini_cli_proposes_a_letter_and_writes_a_note(robin: Person) -> None:

@@ -71,7 +71,9 @@ class McpClient(NamedTuple):
         return kind(path, Path.cwd() if is_project else None)
 
     def open_rules(self) -> ClientFile | None:
-        return ClientFile(Path.cwd() / self.rules, Path.cwd()) if self.rules else None
+        """Open its file of rules, where it has one."""
+        kind = RuleLines if self.rules.endswith(".rules") else ClientFile
+        return kind(Path.cwd() / self.rules, Path.cwd()) if self.rules else None
 
 
 TABLES = tomllib.loads(ui.read_text("clients.toml"))
@@ -264,6 +266,17 @@ class TomlFile(ClientFile):
             return False
         both = [{name: each for name, each in content.items() if each != {}} for content in (found, wanted)]  # fmt: skip
         return both[0] == both[1]
+
+
+class RuleLines(ClientFile):
+    """A file with a rule on each line; its content has them where a JSON file has them."""
+
+    def _parse(self, text: str) -> object:
+        return {"permissions": {"deny": text.splitlines()}} if text.strip() else {}
+
+    def _render(self) -> str:
+        rules = as_object(self.content.get("permissions")).get("deny", [])
+        return "".join(f"{rule}\n" for rule in rules)
 
 
 def toml_table(name: str, table: dict[str, Any]) -> str:

@@ -220,8 +220,10 @@ def personal_commands() -> tuple[str, ...]:
 def _command_rule() -> re.Pattern[str]:
     """Return what a rule of ours about a command looks like, wherever the program was when it was written."""
     names = "|".join(map(re.escape, personal_commands()))
+    listed = "|".join(re.escape(name.replace(" ", '", "')) for name in personal_commands())
     return re.compile(
         rf"Bash\([^()]*postroom (?:{names})(?::\*|\*)\)|Bash\(\*agentmail\* --?person\*\)"
+        rf'|prefix_rule\(pattern = \[.*postroom", "(?:{listed})"\], decision = "forbidden"\)'
         r"|Shell\((?:[^():]*/)?postroom\)|Shell\([^():]+:(?:-P )?-m postroom\*\)"
     )
 
@@ -313,15 +315,18 @@ def deny_rules(client: str, config: Config) -> list[str]:
     unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]
     command, *module = program()
     names = {
+        "words": ", ".join(map(json.dumps, program())),
         "program": shlex.join(program()),
         "python": Path(command).with_name("python"),
         "own": f"{command}:{' '.join(module)}*" if module else command,
     }
     shell = [
-        rule.format(command=name, **names) for rule in about.shell for name in personal_commands()
+        rule.format(command=name, command_words=", ".join(map(json.dumps, name.split())), **names)
+        for rule in about.shell
+        for name in personal_commands()
     ]
     reads, writes = map(about.read.format, unread), map(about.write.format, unchanged)
-    return list(dict.fromkeys([*shell, *reads, *writes]))
+    return list(filter(None, dict.fromkeys([*shell, *reads, *writes])))
 
 
 def _patterns(paths: list[Path], ending: str = "") -> list[str]:

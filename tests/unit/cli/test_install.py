@@ -53,6 +53,10 @@ def rules_file(person: Person, client: str = "claude-code") -> Path:
     return person.folder / CLIENTS[client].rules
 
 
+def has_json_rules(client: str) -> bool:
+    return CLIENTS[client].rules.endswith(".json")
+
+
 def write(path: Path, content: dict[str, Any] | str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
@@ -131,14 +135,14 @@ def test_an_agent_may_have_a_name_of_its_own(person: Person) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_was_there_stays(person: Person, client: str) -> None:
     write_theirs(person, client)
-    if CLIENTS[client].rules:
+    if has_json_rules(client):
         write(rules_file(person, client), {"permissions": {"allow": ["x"], "deny": ["y"]}, "z": 1})
     install(person, client)
     after = read(file(person, client))
     assert after[CLIENTS[client].table].pop("postroom")
     assert after == theirs(client)
     assert list(after) == list(theirs(client))
-    if CLIENTS[client].rules:
+    if has_json_rules(client):
         kept = read(rules_file(person, client))
         assert (kept["permissions"]["allow"], kept["permissions"]["deny"][0]) == (["x"], "y")
         assert kept["z"] == 1
@@ -185,12 +189,12 @@ def test_removing_restores_what_was(
     person: Person, client: str, rules: dict[str, Any] | None
 ) -> None:
     write_theirs(person, client)
-    if rules is not None and CLIENTS[client].rules:
+    if rules is not None and has_json_rules(client):
         write(rules_file(person, client), rules)
     install(person, client, "--agent", "scribe")
     install(person, client, "--remove")
     assert read(file(person, client)) == theirs(client)
-    if CLIENTS[client].rules and rules is not None:
+    if has_json_rules(client) and rules is not None:
         assert read(rules_file(person, client)) == rules
     elif CLIENTS[client].rules:
         assert not rules_file(person, client).exists()
@@ -380,6 +384,27 @@ def test_rules_of_earlier_versions_are_recognized_as_ours(person: Person) -> Non
     write(rules_file(person), {"permissions": {"deny": [*old, *own]}})
     install(person, "claude-code", "--remove")
     assert denied(person) == own
+
+
+def test_codex_gets_a_line_for_each_spelling_of_a_command(person: Person) -> None:
+    """As `codex execpolicy check` and Codex itself read them (tests/real)."""
+    path = write(
+        rules_file(person, "codex"), 'prefix_rule(pattern = ["rm"], decision = "prompt")\n'
+    )
+    before = path.read_text()
+    install(person, "codex")
+    rules = path.read_text()
+    assert rules.startswith(before)
+    made = entry(person, "codex")
+    whole = json.dumps([made["command"], *made["args"][:-3]])[1:-1]
+    for name in personal_commands():
+        for words in ('"postroom"', '"python", "-m", "postroom"', whole):
+            assert f'prefix_rule(pattern = [{words}, "{name}"], decision = "forbidden")\n' in rules
+    path.write_text(rules.replace(whole, '"/old/postroom"'))
+    install(person, "codex")
+    assert path.read_text() == rules
+    install(person, "codex", "--remove")
+    assert path.read_text() == before
 
 
 def test_cursors_command_line_may_not_run_postroom_at_all(person: Person) -> None:
