@@ -90,10 +90,12 @@ def install_command(
         else:
             changes, notes = _with_postroom(client, name, words, config, agents=agents)
         changes = [file for file in changes if file.is_changed]
-    except Corrupt:
-        if not (remove or ui.wants_json()):
-            click.echo(_snippet(client, name, words, config, agents=agents))
-        raise
+    except Corrupt as why:
+        if remove or ui.wants_json():
+            raise
+        click.echo(_snippet(client, name, words, config, agents=agents))
+        remedy = "It was not changed. Put what is printed into it by hand."
+        raise Corrupt(why.message, remedy=remedy) from why
     ordered = sorted(changes, key=lambda file: file.path != CLIENTS[client].servers_file)
     show(ordered, diff=diff, run=_hook_program(agent), rules=deny_rules(client, config))
     if changes and not yes and not ui.confirm("Write this?", NOBODY):
@@ -152,7 +154,8 @@ def _with_postroom(
     # Nothing of the entry that is there is kept: a project's file may be a stranger's.
     servers[name] = entry = server_entry(client, words, config, agents=agents)
     has_hooks = agents and client == WITH_HOOKS
-    mail, trust = _advise_mail(config), _advise_trust(config)
+    has_mail = name in (ENTRIES["all"], ENTRIES["email"])
+    mail, trust = _advise_mail(config) if has_mail else "", _advise_trust(config)
     twice = len(servers.keys() & set(ENTRIES.values())) > 1 and ENTRIES["all"] in servers
     notes = [
         (former not in ({}, entry), _describe_replaced(name, former, entry)),

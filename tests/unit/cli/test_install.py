@@ -537,6 +537,7 @@ def test_a_no_writes_nothing_and_says_so(person: Person) -> None:
 
 def test_a_vault_without_mail_is_told(person: Person) -> None:
     assert "There is no mail in the vault" in install(person).err
+    assert "no mail" not in install(person, "claude-code", "--server", "vault").err
 
 
 @pytest.mark.parametrize(("name", "near"), [("claudecode", "claude-code"), ("curser", "cursor"), ("claude code", "claude-code")])  # fmt: skip
