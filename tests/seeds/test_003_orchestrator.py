@@ -15,6 +15,7 @@ from postroom.core.errors import Unavailable, Uncertain
 from postroom.core.message import INBOX, UNREAD
 from postroom.orchestrator.client import Fallback, MCPClient
 from postroom.vault.markdown import sections
+from postroom.vault.note import Note
 from tests.conftest import Person
 from tests.providers import BUSY, Courier
 from tests.rounds import Rounds
@@ -205,6 +206,27 @@ def test_an_approved_draft_is_sent_and_done(rounds: Rounds) -> None:
     assert rounds.sent() == ["Re: Tea"]
 
 
+def records(rounds: Rounds) -> list[dict[str, Any]]:
+    """Return the pre-send records, oldest first."""
+    files = sorted((rounds.vault / "Logs").glob("gmail_mcp_*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_an_answer_of_the_orchestrator_is_recorded_before_it_is_sent(
+    rounds: Rounds, courier: Courier
+) -> None:
+    """003 §2 AuditLogEntry, written before every send, of an answer that the orchestrator drafted"""
+    id = decided(rounds, "draft_reply", "Yes.")
+    assert records(rounds) == []
+    courier.refuses(BUSY)
+    rounds.carry(rounds.letter_note(id)[0], "Approved")
+    rounds.round()
+    assert (courier.tried, rounds.sent()) == (1, [])
+    (record,) = records(rounds)
+    assert (record["event"], record["subject"], record["body_preview"]) == ("pre_send_audit", "Re: Tea", "Yes.")  # fmt: skip
+    assert record["reply_to_message_id"] == id
+
+
 def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> None:
     """003 §6 ApprovedDraft"""
     rounds.handbook("anything: needs_info")
@@ -217,7 +239,23 @@ def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> No
     )
     rounds.round()
     assert rounds.sent() == ["Re: Tea"]
-    assert (rounds.vault / "Done" / "reply.md").exists()
+    done = Note.parse((rounds.vault / "Done" / "reply.md").read_bytes())
+    assert done.text("status") == "done"
+
+
+def test_a_draft_that_a_person_wrote_is_recorded_before_it_is_sent(rounds: Rounds) -> None:
+    """003 §2 AuditLogEntry, written before every send, of an ApprovedDraft"""
+    for folder in ("Approved", "Drafts"):
+        head = f"---\nto: ann@example.com\nsubject: {folder}\nstatus: pending_approval\n---\n"
+        rounds.write(f"{folder}/plan.md", head + "B" * 300)
+    rounds.round()
+    assert [record["subject"] for record in records(rounds)] == ["Approved"]
+    rounds.carry("Drafts/plan.md", "Approved")
+    rounds.round()
+    assert [record["subject"] for record in records(rounds)] == ["Approved", "Drafts"]
+    assert sorted(rounds.sent()) == ["Approved", "Drafts"]
+    last = records(rounds)[-1]
+    assert (last["to"], last["body_preview"], last["reply_to_message_id"]) == ("ann@example.com", "B" * 200, None)  # fmt: skip
 
 
 def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Courier) -> None:

@@ -48,7 +48,7 @@ class Proposal(NamedTuple):
     verdict: str = ""  # the person who approved it already, by putting their draft into Approved/
     refuse_if_sent: bool = False  # raise if the same letter was sent already
     match_persons_letter: bool = False  # a person's approved letter of the same content is this one
-    pre_send_record: str = ""  # for the pre-send record: the id of the parent mail, as JSON
+    pre_send_record: str = ""  # if it is to have one: the id of the mail that it answers, as JSON
     always_ask: bool = False  # needs a verdict even with `approvals.required = false`
     fields: Mapping[str, str] | None = None  # more frontmatter for its draft
 

@@ -282,7 +282,9 @@ class UnownedNotes:
         note = seen.note
         assert note is not None
         call = Call("draft_note", action.agent, "vault")
-        proposal = Proposal(home=action.home, form=action.form)
+        draft = ApprovedDraft.of(self._sync.vault.root / seen.path, note)
+        record = json.dumps(draft.reply_to_message_id)
+        proposal = Proposal(home=action.home, form=action.form, pre_send_record=record)
         if action.approved:
             call = Call("approve_draft", PERSON, PERSON)
             proposal = proposal._replace(verdict=PERSON)
@@ -291,7 +293,6 @@ class UnownedNotes:
         try:
             # Raises if Postroom's fields cannot be written into this frontmatter later.
             note.set(MARKS)
-            draft = ApprovedDraft.of(self._sync.vault.root / seen.path, note)
             to, cc, bcc = map(Address.parse_list, (draft.to, note.text("cc"), note.text("bcc")))
             answers, account = draft.reply_to_message_id or "", note.text("account")
             written = Written(to, draft.subject, draft.body, cc, bcc, "", answers, account)
