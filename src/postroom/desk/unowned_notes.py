@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ MAIL: Final = "email"  # the `type` of a note that shows an incoming mail
 DOUBT_NOTICE: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
+_REQUEST_LIKE: Final = re.compile("|".join(TYPES).encode())
 
 
 class ApprovalFile(NamedTuple):
@@ -242,7 +244,7 @@ class UnownedNotes:
         return [e for e in waiting if slip.fits(e.letter, exposure.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
-        return list(filter(parse_slip, self._sync.scan(folder)))
+        return list(filter(parse_slip, self._sync.scan(folder, unknown=_REQUEST_LIKE)))
 
     # Actions
 
