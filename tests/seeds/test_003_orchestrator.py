@@ -261,10 +261,10 @@ def test_a_draft_that_a_person_wrote_is_recorded_before_it_is_sent(rounds: Round
 def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Courier) -> None:
     """003 State Machine, on failure: stays in Approved/ for retry"""
     id = decided(rounds, "draft_reply", "Yes.")
-    courier.refuses(BUSY, times=3)
+    courier.refuses(BUSY, times=4)
     rounds.carry(rounds.letter_note(id)[0], "Approved")
     rounds.round()
-    for tries, seconds in enumerate((30, 60, 120), 1):
+    for tries, seconds in enumerate((1, 4, 30, 60), 1):
         path, draft = rounds.letter_note(id)
         assert path.startswith("Approved/")
         assert draft.text("held") == "the server is busy"
