@@ -98,6 +98,11 @@ class Place:
 
         return anyio.run(call)
 
+    def answers(self, text: str) -> None:
+        """Have the mode `as told` answer with this error."""
+        error = {"isError": True, "content": [{"type": "text", "text": text}]}
+        (self._folder / "answer").write_text(json.dumps(error))
+
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the day's log."""
         (file,) = (self.vault / "Logs").iterdir()
@@ -126,10 +131,34 @@ def test_on_failure_the_error_is_logged_and_the_fallback_executed(place: Place) 
 
     assert place.call("dies", "look", lambda: {"lines": len(place.log())}) == {"lines": 1}
     assert place.calls() == ["look", "look"]
-    assert place.call("dies", "stir", later) == {"lines": 2}
-    assert place.calls() == ["stir"]  # it may have happened, and so is not repeated
+    assert place.call("exits", "stir", later) == {"lines": 2}
     rows = [(row["server"], row["tool"], row["attempts"], row["fallback"]) for row in place.log()]
     assert rows == [("gmail", "look", 2, True), ("gmail", "stir", 1, True)]
+
+
+def test_a_tools_error_is_logged_with_its_code_and_the_fallback_executed(place: Place) -> None:
+    """003 §6 call_tool, On failure, CallToolResult(isError=True)"""
+    error = {"error": "not_found", "message": "no such secret mail", "details": None}
+    place.answers(json.dumps(error))
+    for tool in ("look", "stir"):
+        assert place.call("as told", tool, lambda: {"from": "the fallback"}) == {"from": "the fallback"}  # fmt: skip
+        assert place.calls() == [tool]
+    rows = [(row["event"], row["error"], row["tool"], row["fallback"]) for row in place.log()]
+    assert rows == [("mcp_error", "not_found", "look", True), ("mcp_error", "not_found", "stir", True)]  # fmt: skip
+
+
+def test_what_may_have_happened_is_not_done_again_by_a_fallback(place: Place) -> None:
+    """003 §6 call_tool, On failure, of a call that may have changed something"""
+
+    def again() -> dict[str, Any]:
+        pytest.fail("it was done twice")
+
+    place.answers(json.dumps({"error": "send_failed", "message": "Not sent", "details": None}))
+    for mode in ("dies", "as told"):
+        with pytest.raises(Uncertain):
+            place.call(mode, "stir", again)
+        assert place.calls() == ["stir"]
+    assert [(row["error"], row["fallback"]) for row in place.log()] == [("mcp_unavailable", False), ("send_failed", False)]  # fmt: skip
 
 
 def test_without_a_fallback_the_failure_is_logged_and_raised(place: Place) -> None:
