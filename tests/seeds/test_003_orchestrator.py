@@ -268,6 +268,9 @@ def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> No
     )
     rounds.round()
     assert rounds.sent() == ["Re: Tea"]
+    mail = rounds.box.message(rounds.box.search("in:sent").items[0].id).mail
+    assert ([one.address for one in mail.to], mail.text.strip()) == (["ann@example.com"], "Gladly.")
+    assert mail.in_reply_to == (rounds.box.message(id).mail.message_id,)
     done = Note.parse((rounds.vault / "Done" / "reply.md").read_bytes())
     assert done.text("status") == "done"
 
@@ -309,6 +312,21 @@ def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Cour
     assert path.startswith("Done/")
     assert (draft.text("held"), draft.text("next_try")) == ("", "")
     assert (len(courier.accepted), rounds.sent()) == (1, ["Re: Tea"])
+
+
+def test_on_failure_a_draft_that_a_person_wrote_stays_in_approved(
+    rounds: Rounds, courier: Courier
+) -> None:
+    """003 State Machine, on failure: stays in Approved/ for retry, of an ApprovedDraft"""
+    courier.refuses(BUSY)
+    file = rounds.write("Approved/plan.md", "---\nto: ann@example.com\nsubject: Plan\n---\nAt four.\n")  # fmt: skip
+    rounds.round()
+    assert (courier.tried, rounds.sent()) == (1, [])
+    assert Note.parse(file.read_bytes()).text("held") == "the server is busy"
+    rounds.clock.go(1)
+    rounds.round()
+    done = Note.parse((rounds.vault / "Done" / "plan.md").read_bytes())
+    assert (rounds.sent(), done.text("status"), file.exists()) == (["Plan"], "done", False)
 
 
 def test_archive(rounds: Rounds) -> None:
