@@ -247,10 +247,10 @@ def start_timed_gmail_site(
     """A function that starts a server on a virtual clock, with Gmail's double in this process as its mailbox."""
     with ExitStack() as stack:
 
-        def start(contract: str, **rules: Any) -> GmailSite:
+        def start(contract: str, *, by_draft: bool = True, **rules: Any) -> GmailSite:
             service, pauses = Gmail(now=lambda: NOW), list[float]()
             token = token_file(tmp_path_factory.mktemp("token"), service.token())
-            box = box_on(service, token, pauses)
+            box = box_on(service, token, pauses, by_draft=by_draft)
             stack.callback(box.close)
             found = start_office_site(contract, lambda _local: box, **rules)
             return GmailSite(found.person, found.agent, found.clock, service, pauses)

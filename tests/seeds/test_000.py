@@ -56,12 +56,24 @@ def test_email_result_has_the_documents_fields(live: Site) -> None:
         assert list(mail) == [*fields, "labels"]
         assert all(isinstance(mail[field], str) for field in fields)
         assert "INBOX" in mail["labels"]
-        assert mail["message_id"]
-        assert mail["thread_id"]
         Address.parse(mail["from_address"])
         assert len(mail["snippet"]) <= 200
         assert len(mail["subject"]) <= 998
         parsedate_to_datetime(mail["date"])
+
+
+def test_ids_are_non_empty_texts_that_name_the_mail(live: Site) -> None:
+    """000 §1 Validation Rules, message_id and thread_id"""
+    found = live.call("search_email", query="in:anywhere", max_results=50).structured_content["emails"]  # fmt: skip
+    assert len({mail["message_id"] for mail in found}) == len(found) > 20
+    assert all(mail["message_id"] and mail["thread_id"] for mail in found)
+    approve(live, "ida")
+    sent = live.call("send_email", **letter("ida")).structured_content
+    again = newest(live, "in:sent to:ida@example.com")
+    assert (sent["message_id"], sent["thread_id"]) == (again["message_id"], again["thread_id"])
+    for empty in ({"thread_id": ""}, {"message_id": ""}):
+        said = live.refusal("reply_email", **{"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."} | empty)  # fmt: skip
+        assert said.startswith(f"Error replying to thread: {next(iter(empty))}: ")
 
 
 def test_subjects_have_at_most_998_characters(live: Site) -> None:

@@ -590,6 +590,53 @@ def test_errors_have_the_documents_words(start_timed_gmail_site: Callable[..., G
     assert unknown.startswith("Unexpected error: Gmail failed (503)")
 
 
+@for_each("status", [400, 500, 502, 503, 504])
+def test_what_gmail_fails_with_is_unexpected(
+    start_timed_gmail_site: Callable[..., GmailSite], status: int
+) -> None:
+    """001 §9C default, 400 and 5xx"""
+    site = start_timed_gmail_site("dry-run", required=False)
+    site.service.fail("messages", status=status, message="No luck", times=4)
+    said = site.refusal("search_emails", query="tea")
+    assert said.startswith("Error: Unexpected error: Gmail ")
+    assert ("No luck" if status == 400 else str(status)) in said
+    site.service.fail("POST .*/drafts/send", status=status, message="No luck", times=3)
+    said = site.refusal("send_email", **letter("ann"))
+    assert said.startswith("Failed to send email: Unexpected error: The letter ")
+    assert ("No luck" if status == 400 else str(status)) in said
+    assert "Network" not in said
+
+
+@for_each(
+    ("how", "text"),
+    [
+        (
+            {"status": 403, "reason": "rateLimitExceeded"},
+            "Gmail API quota exceeded — retry later",
+        ),
+        (
+            {"status": 403, "reason": "userRateLimitExceeded"},
+            "Gmail API quota exceeded — retry later",
+        ),
+        ({"status": 429}, "Rate limited by Gmail API — wait 60 seconds"),
+        ({"status": 404}, "Thread ID not found — it may have been deleted"),
+        ({"lost": "before"}, "Network error — check internet connection"),
+    ],
+)
+def test_a_send_has_the_words_of_a_search(
+    start_timed_gmail_site: Callable[..., GmailSite], how: dict[str, Any], text: str
+) -> None:
+    """001 §9C, of a send"""
+    site = start_timed_gmail_site("dry-run", required=False)
+    site.service.fail("messages", times=4, **how)
+    search = site.refusal("search_emails", query="tea")
+    site.service.fail("POST .*/drafts/send", times=3, **how)
+    send = site.refusal("send_email", **letter("ann"))
+    assert search.startswith(f"Error: {text}\nDetail: ")
+    assert send.startswith(f"Failed to send email: {text}\nDetail: ")
+    assert site.service.sent == []
+
+
 def test_errors_have_the_documents_form(dry: Site) -> None:
     """001 §9B, §14 Structured error responses"""
     assert dry.refusal("draft_email", **letter(to="not-an-email")) == (

@@ -366,6 +366,14 @@ def test_the_action_log_holds_no_body(live: Site) -> None:
     assert "secret sentence" in records(live)[-1]["body_preview"]
 
 
+def test_a_letter_of_another_contract_has_no_record(shared_site: Callable[..., Site]) -> None:
+    """003 §2 AuditLogEntry against 000 §4, a letter of another contract"""
+    site = shared_site("approval", "live")
+    approve(site, "nor")
+    site.text("send_email", **letter("nor"))
+    assert records(site) == []
+
+
 def test_the_record_is_kept_whichever_contract_entered_the_letter(
     start_site: Callable[..., Site], tmp_path: Path, imported: Path
 ) -> None:

@@ -15,6 +15,7 @@ from postroom.core.errors import Unavailable, Uncertain
 from postroom.core.message import INBOX, UNREAD
 from postroom.orchestrator.client import Fallback, MCPClient
 from postroom.vault.markdown import sections
+from postroom.vault.note import Note
 from tests.conftest import Person
 from tests.providers import BUSY, Courier
 from tests.rounds import Rounds
@@ -97,6 +98,11 @@ class Place:
 
         return anyio.run(call)
 
+    def answers(self, text: str) -> None:
+        """Have the mode `as told` answer with this error."""
+        error = {"isError": True, "content": [{"type": "text", "text": text}]}
+        (self._folder / "answer").write_text(json.dumps(error))
+
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the day's log."""
         (file,) = (self.vault / "Logs").iterdir()
@@ -125,10 +131,34 @@ def test_on_failure_the_error_is_logged_and_the_fallback_executed(place: Place) 
 
     assert place.call("dies", "look", lambda: {"lines": len(place.log())}) == {"lines": 1}
     assert place.calls() == ["look", "look"]
-    assert place.call("dies", "stir", later) == {"lines": 2}
-    assert place.calls() == ["stir"]  # it may have happened, and so is not repeated
+    assert place.call("exits", "stir", later) == {"lines": 2}
     rows = [(row["server"], row["tool"], row["attempts"], row["fallback"]) for row in place.log()]
     assert rows == [("gmail", "look", 2, True), ("gmail", "stir", 1, True)]
+
+
+def test_a_tools_error_is_logged_with_its_code_and_the_fallback_executed(place: Place) -> None:
+    """003 §6 call_tool, On failure, CallToolResult(isError=True)"""
+    error = {"error": "not_found", "message": "no such secret mail", "details": None}
+    place.answers(json.dumps(error))
+    for tool in ("look", "stir"):
+        assert place.call("as told", tool, lambda: {"from": "the fallback"}) == {"from": "the fallback"}  # fmt: skip
+        assert place.calls() == [tool]
+    rows = [(row["event"], row["error"], row["tool"], row["fallback"]) for row in place.log()]
+    assert rows == [("mcp_error", "not_found", "look", True), ("mcp_error", "not_found", "stir", True)]  # fmt: skip
+
+
+def test_what_may_have_happened_is_not_done_again_by_a_fallback(place: Place) -> None:
+    """003 §6 call_tool, On failure, of a call that may have changed something"""
+
+    def again() -> dict[str, Any]:
+        pytest.fail("it was done twice")
+
+    place.answers(json.dumps({"error": "send_failed", "message": "Not sent", "details": None}))
+    for mode in ("dies", "as told"):
+        with pytest.raises(Uncertain):
+            place.call(mode, "stir", again)
+        assert place.calls() == ["stir"]
+    assert [(row["error"], row["fallback"]) for row in place.log()] == [("mcp_unavailable", False), ("send_failed", False)]  # fmt: skip
 
 
 def test_without_a_fallback_the_failure_is_logged_and_raised(place: Place) -> None:
@@ -205,6 +235,27 @@ def test_an_approved_draft_is_sent_and_done(rounds: Rounds) -> None:
     assert rounds.sent() == ["Re: Tea"]
 
 
+def records(rounds: Rounds) -> list[dict[str, Any]]:
+    """Return the pre-send records, oldest first."""
+    files = sorted((rounds.vault / "Logs").glob("gmail_mcp_*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_an_answer_of_the_orchestrator_is_recorded_before_it_is_sent(
+    rounds: Rounds, courier: Courier
+) -> None:
+    """003 §2 AuditLogEntry, written before every send, of an answer that the orchestrator drafted"""
+    id = decided(rounds, "draft_reply", "Yes.")
+    assert records(rounds) == []
+    courier.refuses(BUSY)
+    rounds.carry(rounds.letter_note(id)[0], "Approved")
+    rounds.round()
+    assert (courier.tried, rounds.sent()) == (1, [])
+    (record,) = records(rounds)
+    assert (record["event"], record["subject"], record["body_preview"]) == ("pre_send_audit", "Re: Tea", "Yes.")  # fmt: skip
+    assert record["reply_to_message_id"] == id
+
+
 def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> None:
     """003 §6 ApprovedDraft"""
     rounds.handbook("anything: needs_info")
@@ -217,16 +268,35 @@ def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> No
     )
     rounds.round()
     assert rounds.sent() == ["Re: Tea"]
-    assert (rounds.vault / "Done" / "reply.md").exists()
+    mail = rounds.box.message(rounds.box.search("in:sent").items[0].id).mail
+    assert ([one.address for one in mail.to], mail.text.strip()) == (["ann@example.com"], "Gladly.")
+    assert mail.in_reply_to == (rounds.box.message(id).mail.message_id,)
+    done = Note.parse((rounds.vault / "Done" / "reply.md").read_bytes())
+    assert done.text("status") == "done"
+
+
+def test_a_draft_that_a_person_wrote_is_recorded_before_it_is_sent(rounds: Rounds) -> None:
+    """003 §2 AuditLogEntry, written before every send, of an ApprovedDraft"""
+    for folder in ("Approved", "Drafts"):
+        head = f"---\nto: ann@example.com\nsubject: {folder}\nstatus: pending_approval\n---\n"
+        rounds.write(f"{folder}/plan.md", head + "B" * 300)
+    rounds.round()
+    assert [record["subject"] for record in records(rounds)] == ["Approved"]
+    rounds.carry("Drafts/plan.md", "Approved")
+    rounds.round()
+    assert [record["subject"] for record in records(rounds)] == ["Approved", "Drafts"]
+    assert sorted(rounds.sent()) == ["Approved", "Drafts"]
+    last = records(rounds)[-1]
+    assert (last["to"], last["body_preview"], last["reply_to_message_id"]) == ("ann@example.com", "B" * 200, None)  # fmt: skip
 
 
 def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Courier) -> None:
     """003 State Machine, on failure: stays in Approved/ for retry"""
     id = decided(rounds, "draft_reply", "Yes.")
-    courier.refuses(BUSY, times=3)
+    courier.refuses(BUSY, times=4)
     rounds.carry(rounds.letter_note(id)[0], "Approved")
     rounds.round()
-    for tries, seconds in enumerate((30, 60, 120), 1):
+    for tries, seconds in enumerate((1, 4, 30, 60), 1):
         path, draft = rounds.letter_note(id)
         assert path.startswith("Approved/")
         assert draft.text("held") == "the server is busy"
@@ -242,6 +312,21 @@ def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Cour
     assert path.startswith("Done/")
     assert (draft.text("held"), draft.text("next_try")) == ("", "")
     assert (len(courier.accepted), rounds.sent()) == (1, ["Re: Tea"])
+
+
+def test_on_failure_a_draft_that_a_person_wrote_stays_in_approved(
+    rounds: Rounds, courier: Courier
+) -> None:
+    """003 State Machine, on failure: stays in Approved/ for retry, of an ApprovedDraft"""
+    courier.refuses(BUSY)
+    file = rounds.write("Approved/plan.md", "---\nto: ann@example.com\nsubject: Plan\n---\nAt four.\n")  # fmt: skip
+    rounds.round()
+    assert (courier.tried, rounds.sent()) == (1, [])
+    assert Note.parse(file.read_bytes()).text("held") == "the server is busy"
+    rounds.clock.go(1)
+    rounds.round()
+    done = Note.parse((rounds.vault / "Done" / "plan.md").read_bytes())
+    assert (rounds.sent(), done.text("status"), file.exists()) == (["Plan"], "done", False)
 
 
 def test_archive(rounds: Rounds) -> None:

@@ -198,6 +198,18 @@ def test_search_notes_finds_bodies_and_fields_with_a_snippet(site: Site, place: 
     assert max(map(len, found.values())) <= 160
 
 
+def test_search_notes_looks_into_bodies_and_into_every_frontmatter_value(
+    site: Site, place: str
+) -> None:
+    """003 §3 SearchNotesInput, text to search for in note body or frontmatter values"""
+    file(site, f"{place}/text.md", "Oleander stands here.\n")
+    file(site, f"{place}/value.md", "---\ntitle: The oleander\n---\nNothing.\n")
+    file(site, f"{place}/list.md", "---\ntags: [rose, oleander]\n---\nNothing.\n")
+    file(site, f"{place}/other.md", "---\ntags: [rose]\n---\nNothing.\n")
+    ranked = [f"{place}/{name}.md" for name in ("value", "list", "text")]
+    seen(site, "search_notes", ranked, query="oleander")
+
+
 # 5. Errors
 
 

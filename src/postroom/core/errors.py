@@ -28,6 +28,7 @@ class PostroomError(Exception):
         self.remedy = remedy
         self.logged = False  # whether the audit log has a line about this error already
         self.status = 0  # the HTTP status of a provider's answer, if this error comes from one
+        self.seconds = 0.0  # after which it may be tried again, where the cause says so
 
     @property
     def message_with_remedy(self) -> str:

@@ -59,7 +59,9 @@ class Approved:
     held: str = ""  # why it has not been sent
     tries: int = 0
     first: Stamp | None = None
-    code: str = ""  # of the error that holds it, or `pace` for one that is waited for
+    # Of the error that holds it; `pace` for one that is waited for; of the provider's errors, `unreachable` where there
+    # was no connection, `quota` and `throttled` where it wants fewer requests.
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Expired:
 class Failed:
     at: Stamp
     reason: str
+    code: str = ""  # of the error with which the provider refused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,12 @@ State = (
     Rehearsal | Pending | Approved | Sending | Sent | Rejected | Withdrawn | Expired | Failed | Unknown
 )  # fmt: skip
 STATES: Final = {kind.__name__.lower(): kind for kind in State.__args__}
+LIMITED: Final = (
+    "rate_limited",
+    "pace",
+    "quota",
+    "throttled",
+)  # codes of a letter that waits for room
 OPEN: Final = ("pending", "approved", "sending", "unknown")
 CLOSED: Final = ("sent", "rejected", "withdrawn", "expired", "failed")
 

@@ -15,6 +15,10 @@ from postroom.core.text import duration
 from postroom.core.values import dataclass
 
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
+RETRY_PAUSES: Final = (
+    1.0,
+    4.0,
+)  # after the first tries of a letter that its provider refuses for now
 BACK_OFF: Final = (30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
 _ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply"})  # fmt: skip
 
@@ -200,6 +204,12 @@ def _within(
 
 def has_expired(state: life.State, rules: Rules, now: Stamp) -> bool:
     return isinstance(state, life.Pending) and elapsed(state.since, now) >= rules.expiry_seconds
+
+
+def retry_pause(tries: int) -> float:
+    """Return the seconds after so many tries of a letter, before which it is not tried again."""
+    long = tries - len(RETRY_PAUSES)
+    return back_off(long) if long > 0 else RETRY_PAUSES[tries - 1]
 
 
 def back_off(tries: int) -> float:

@@ -184,6 +184,7 @@ class Entry:
     is_edited: bool = False  # it is no longer as its agent wrote it
     pre_send: str = ""  # what a record that is written before it is sent names as answered, as JSON
     fields: Mapping[str, str] = field(default_factory=dict)  # further frontmatter of its draft
+    is_reported: bool = False  # a call was answered that it was sent
     # When the letter was read: others may have moved its note since.
     note: NoteStatus = field(default=NO_NOTE, compare=False)
 

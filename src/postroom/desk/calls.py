@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from postroom.core import life, policy
 from postroom.core.audit import Value, redact_addresses
-from postroom.core.errors import Conflict, NotFound, PostroomError
+from postroom.core.errors import AuthRequired, Conflict, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.records import Entry, LetterSummary
+from postroom.core.stamp import elapsed
 from postroom.core.values import dataclass
-from postroom.desk.proposals import PLAIN, Proposal
+from postroom.desk.proposals import PLAIN, Proposal, is_refused_as_sent
 from postroom.desk.recorder import Call, add_line, check_name
-from postroom.store.files import locked
+from postroom.store.files import locked, write_all
 from postroom.store.sql.letters import LetterReader
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 MAX_UNDO_WAIT = 30.0  # for an undo window to pass
 MAX_PACE_WAIT = 60.0  # for the pace
 MAX_WAIT = 90.0  # in all, with the wait for another dispatcher
+MAX_RETRY_WAIT = 20.0  # for a provider that refuses a letter for now, from the first try on
 MIN_WAIT = 0.5  # between two reads of a letter that another dispatcher has
 MAX_ROUNDS = 8  # of waiting
+MAX_TRIES = 1 + len(policy.RETRY_PAUSES)  # of a letter that the provider refuses for now
 
 
 class PaceDelay(float):
@@ -55,7 +58,7 @@ class LetterCalls:
             with self._refusals(call):
                 entry = yield from self._dispatch_soon(call, entry)
             entry = self.desk.recorder.write_letter(call, entry)
-        elif proposal.refuse_if_sent and isinstance(entry.state, life.Sent):
+        elif is_refused_as_sent(entry, proposal):
             refused = Conflict(
                 f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
                 remedy="Change the letter if another one is meant.",
@@ -75,6 +78,11 @@ class LetterCalls:
         self._notify(letter, entry)
         return entry
 
+    def report_sent(self, id: str, *, reported: bool = True) -> None:
+        """Record whether a call was answered that this letter was sent; skip it where that cannot be recorded."""
+        with suppress(PostroomError), self.desk.ledger.write(synced=False) as tx:
+            tx.letters.set_reported(id, reported=reported)
+
     def _notify(self, letter: Letter, entry: Entry) -> None:
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             page = ""
@@ -85,23 +93,29 @@ class LetterCalls:
     def _dispatch_soon(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
         """Dispatch an approved letter once it is due, or wait for the dispatcher that has it; yield the seconds to wait.
 
-        Returns the letter as it is then; if the wait would be too long, without dispatching it.
+        A letter that its provider refuses for now, or proves unsent, is tried again a few times. Returns the letter as it
+        is then; if the wait would be too long, without dispatching it.
         """
-        waited = 0.0
+        waited, tries, since = 0.0, 0, self.desk.clock()
         try:
             for turn in range(MAX_ROUNDS):
                 left = self.desk.due_in(entry) or 0.0
-                wait = max(left, MIN_WAIT) if turn or left else 0.0
+                least = policy.retry_pause(tries) if tries else MIN_WAIT
+                wait = max(left, least) if turn or left else 0.0
                 waited += wait
-                most = MAX_PACE_WAIT if _is_paced(entry) else MAX_UNDO_WAIT
-                if left > most or waited > MAX_WAIT:
+                if left > _most_wait(entry) or waited > MAX_WAIT:
+                    break
+                if tries and elapsed(since, self.desk.clock()) + wait > MAX_RETRY_WAIT:
                     break
                 if wait:
                     yield PaceDelay(wait) if _is_paced(entry) else wait
-                began = entry.state
+                since = since if tries else self.desk.clock()
+                before = entry.state
                 entry = self.desk.dispatcher.dispatch(entry.id)
-                died = isinstance(began, life.Sending) and self.desk.due_in(entry) == 0
-                if not (_is_paced(entry) or _is_in_dispatch(entry) or died):
+                tries += _was_refused(before, entry.state)
+                died = isinstance(before, life.Sending) and self.desk.due_in(entry) == 0
+                is_to_retry = _was_refused(before, entry.state) and tries < MAX_TRIES
+                if not (_is_paced(entry) or _is_in_dispatch(entry) or died or is_to_retry):
                     break
         except GeneratorExit:  # the client gave up waiting; the letter stays as it is
             self.desk.recorder.write_letter(call, entry)
@@ -212,9 +226,59 @@ class LetterCalls:
             raise
 
 
+@dataclass(frozen=True, slots=True)
+class SentDelivery:
+    """The delivery of an answer that says that a letter was sent: once it is written out, a call was answered so."""
+
+    calls: LetterCalls
+    letter: str
+
+    def __enter__(self) -> SentDelivery:
+        return self
+
+    def __exit__(self, *_details: object) -> None: ...
+
+    def deliver(self, handle: int, data: bytes) -> None:
+        """Write the answer to a descriptor, and record it before the last byte: the next call may come right after."""
+        write_all(handle, data[:-1])
+        self.confirm()
+        try:
+            write_all(handle, data[-1:])
+        except OSError:
+            self.take_back()
+            raise
+
+    def confirm(self) -> None:
+        self.calls.report_sent(self.letter)
+
+    def take_back(self) -> None:
+        self.calls.report_sent(self.letter, reported=False)
+
+    def release(self) -> None:
+        """Leave it unrecorded: the answer was not written."""
+
+
 def _is_in_dispatch(entry: Entry) -> bool:
     state = entry.state
     return isinstance(state, life.Sending) or (isinstance(state, life.Approved) and not state.held)
+
+
+def _was_refused(before: life.State, after: life.State) -> bool:
+    """Whether the provider refused a letter for now in a try between these states, or proved that it was not sent."""
+    return (
+        isinstance(before, life.Approved)
+        and isinstance(after, life.Approved)
+        and after.tries > before.tries
+        and after.code != AuthRequired.code
+    )
+
+
+def _most_wait(entry: Entry) -> float:
+    """Return the seconds for which a call waits at most until this letter is due."""
+    if _is_paced(entry):
+        return MAX_PACE_WAIT
+    is_refused = isinstance(entry.state, life.Approved) and entry.state.tries > 0
+    return MAX_RETRY_WAIT if is_refused else MAX_UNDO_WAIT
 
 
 def _is_paced(entry: Entry) -> bool:

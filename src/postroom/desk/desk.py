@@ -186,7 +186,7 @@ class Desk:
             self.log.append_new_lines()
 
     def _write_pre_send_record(self, entry: Entry) -> None:
-        """Write the pre-send record that the contract `gmail` asks for; if that fails, the letter is not sent."""
+        """Write the pre-send record of a letter that is to have one; if that fails, the letter is not sent."""
         letter = entry.letter
         if entry.pre_send:
             record = AuditLogEntry(

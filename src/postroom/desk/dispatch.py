@@ -166,7 +166,7 @@ class Dispatcher:
             why = self._never(entry, state, own)
             paused = self.paused()
         except PostroomError as absent:
-            return self._hold(entry, state, _held(absent), policy.back_off(1), absent.code)
+            return self._hold(entry, state, _held(absent), policy.back_off(1), _code(absent))
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
         if not entry.letter.is_reduced:
@@ -222,23 +222,32 @@ class Dispatcher:
             return claimed
 
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
-        # Send a claimed letter and record the outcome. After `Uncertain`, `Conflict` or an unexpected error the letter may
-        # have been sent, so the provider is asked. Any other error is a refusal: this try has sent nothing, and if the
-        # provider answered with a status, it is asked about earlier tries.
+        # Send a claimed letter and record the outcome.
         try:
             self.flush_log()
             self.write_pre_send_record(entry)
             self.crash_point("published")
         except PostroomError as why:
             return self._retry(entry, why)
+        return self._try(entry, box, wire, may_repeat=True)
+
+    def _try(self, entry: Entry, box: Mailbox, wire: bytes, *, may_repeat: bool) -> Entry:
+        # After `Uncertain`, `Conflict` or an unexpected error the letter may have been sent, so the provider is asked. Any
+        # other error is a refusal: this try has sent nothing, and if the provider answered with a status, it is asked
+        # about earlier tries. A try that was refused for its token alone is repeated once, with the new one, by the same
+        # proof.
         handed_over = False
         try:
             proof = self._proofs.prepare_proof(entry, box, wire)
             handed_over = True
             sent = box.send(entry.letter, wire, proof)
         except (Uncertain, Conflict) as why:
-            return self._settle(entry, why.message)
+            return self._settle(entry, why.message, why)
         except PostroomError as why:
+            if handed_over and may_repeat and isinstance(why, mailbox.TokenRenewed):
+                with self.ledger.write() as tx:
+                    tx.proofs.mark_answered(entry.id)
+                return self._try(entry, box, wire, may_repeat=False)
             if handed_over and why.status:
                 return self._check_refusal(entry, box, proof, why)
             return self._refused(entry, why, answered=handed_over)
@@ -268,26 +277,29 @@ class Dispatcher:
         if isinstance(found, mailbox.Accepted) or (
             isinstance(found, mailbox.Unproven) and found.final
         ):
-            return self._settle(entry, why.message)
+            return self._settle(entry, why.message, why)
         return self._refused(entry, why, answered=answered)
 
     def _refused(self, entry: Entry, why: PostroomError, *, answered: bool) -> Entry:
         if isinstance(why, _TEMPORARY):
             return self._retry(entry, why, answered=answered)
-        failed = life.Failed(self.clock(), why.message)
+        failed = life.Failed(self.clock(), why.message, why.code)
         return self._record(entry, failed, error=why.message, refund=True, answered=answered)
 
     def _retry(self, entry: Entry, why: PostroomError, *, answered: bool = False) -> Entry:
         assert isinstance(entry.state, life.Sending)
-        wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
-        code = "quota" if isinstance(why, Limited) else why.code
-        state = life.hold(entry.state, self.clock(), wait, _held(why), code)
+        pause = policy.back_off if isinstance(why, AuthRequired) else policy.retry_pause
+        wait = max(pause(entry.state.tries), why.seconds)
+        state = life.hold(entry.state, self.clock(), wait, _held(why), _code(why))
         return self._record(entry, state, error=why.message, refund=True, answered=answered)
 
     # The outcome of a try without an answer
 
-    def _settle(self, entry: Entry, why: str) -> Entry:
-        """Take a claimed letter over, ask the provider whether it was sent, and record the outcome."""
+    def _settle(self, entry: Entry, why: str, error: PostroomError | None = None) -> Entry:
+        """Take a claimed letter over, ask the provider whether it was sent, and record the outcome.
+
+        `error` is what its own try ended with, if it ended.
+        """
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Sending)
         try:
@@ -302,7 +314,8 @@ class Dispatcher:
             case mailbox.NotSent(evidence=proof):
                 tries = state.tries - IMMEDIATE_TRIES
                 wait = policy.back_off(tries) if tries > 0 else 0.0
-                again = life.hold(state, now, wait, f"{why}; {proof}", Unavailable.code)
+                wait, code = max(wait, error.seconds if error else 0.0), _code(error)
+                again = life.hold(state, now, wait, f"{why}; {proof}", code)
                 return self._record(entry, again, error=why, refund=True)
             case mailbox.Unproven(reason=unproved, final=spent):
                 return self._unknown(entry, f"{why}; {unproved}", state.verdict, spent=spent)
@@ -405,6 +418,15 @@ class Dispatcher:
             about |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
         call = Call(action, entry.agent, "dispatcher")
         add_line(tx, call, entry, "error" if error else "success", error, about)
+
+
+def _code(why: PostroomError | None) -> str:
+    """Return the code of what holds a letter, which tells causes apart for which contracts have words of their own."""
+    if isinstance(why, Limited):
+        return "quota" if why.status == 403 else "throttled"
+    if isinstance(why, mailbox.Unreachable) or (isinstance(why, Uncertain) and not why.status):
+        return "unreachable"
+    return why.code if isinstance(why, _TEMPORARY) else Unavailable.code
 
 
 def _held(why: PostroomError) -> str:

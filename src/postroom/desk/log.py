@@ -35,7 +35,7 @@ _FIRST_DAY = "1970-01-01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLogEntry:
-    """The pre-send record of a letter of the contract `gmail`."""
+    """The pre-send record of a letter of document 003: of the contract `gmail`, of `postroom run`, or of a draft note."""
 
     event: str = "pre_send_audit"
     timestamp: str

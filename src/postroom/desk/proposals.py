@@ -46,9 +46,10 @@ class Proposal(NamedTuple):
     form: str = "note"  # "note", or "draft": a note whose whole body is the letter's text
     slip: str = ""  # the hash of a slip that approves it
     verdict: str = ""  # the person who approved it already, by putting their draft into Approved/
-    refuse_if_sent: bool = False  # raise if the same letter was sent already
+    refuse_if_sent: bool = False  # raise if the same letter was sent already,
+    report_if_sent: bool = False  # unless no call was answered so: the first one is
     match_persons_letter: bool = False  # a person's approved letter of the same content is this one
-    pre_send_record: str = ""  # for the pre-send record: the id of the parent mail, as JSON
+    pre_send_record: str = ""  # if it is to have one: the id of the mail that it answers, as JSON
     always_ask: bool = False  # needs a verdict even with `approvals.required = false`
     fields: Mapping[str, str] | None = None  # more frontmatter for its draft
 
@@ -140,8 +141,7 @@ class Proposals:
         if isinstance(known.state, life.Pending) and not is_late and verdict and same:
             known = tx.letters.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
-            again = proposal.refuse_if_sent and isinstance(known.state, life.Sent)
-            add_line(tx, call, known, "rejected" if again else "")
+            add_line(tx, call, known, "rejected" if is_refused_as_sent(known, proposal) else "")
         return known
 
     def _enter(
@@ -217,6 +217,15 @@ class Proposals:
 def _is_to_enter(known: Entry | None) -> bool:
     """Whether a call enters a letter: nothing answers it but, if anything, a rehearsal, which the letter replaces."""
     return known is None or isinstance(known.state, life.Rehearsal)
+
+
+def is_refused_as_sent(known: Entry, proposal: Proposal) -> bool:
+    """Whether a call is refused because its letter was sent before."""
+    if not (proposal.refuse_if_sent and isinstance(known.state, life.Sent)):
+        return False
+    # Of a letter that a person resolved as sent, there is nothing that a success could name.
+    is_news = bool(known.state.message) and not known.is_reported
+    return not (proposal.report_if_sent and is_news)
 
 
 def refuse_other_html(letter: Letter) -> None:

@@ -19,9 +19,7 @@ from postroom.store.ledger import Ledger, Transaction
 MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail
 # The result of a failed call in the log, by the code of its error; of other codes it is `error`.
 _FAILURE_RESULTS: Final = {
-    "rate_limited": "rate_limited",
-    "pace": "rate_limited",
-    "quota": "rate_limited",
+    **dict.fromkeys(life.LIMITED, "rate_limited"),
     "permission_denied": "rejected",
     "": "rejected",
 }

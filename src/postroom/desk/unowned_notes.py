@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ MAIL: Final = "email"  # the `type` of a note that shows an incoming mail
 DOUBT_NOTICE: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 TYPES: Final = ("email_send", "email_reply")  # of slips and requests
+_REQUEST_LIKE: Final = re.compile("|".join(TYPES).encode())
 
 
 class ApprovalFile(NamedTuple):
@@ -242,7 +244,7 @@ class UnownedNotes:
         return [e for e in waiting if slip.fits(e.letter, exposure.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
-        return list(filter(parse_slip, self._sync.scan(folder)))
+        return list(filter(parse_slip, self._sync.scan(folder, unknown=_REQUEST_LIKE)))
 
     # Actions
 
@@ -282,7 +284,9 @@ class UnownedNotes:
         note = seen.note
         assert note is not None
         call = Call("draft_note", action.agent, "vault")
-        proposal = Proposal(home=action.home, form=action.form)
+        draft = ApprovedDraft.of(self._sync.vault.root / seen.path, note)
+        record = json.dumps(draft.reply_to_message_id)
+        proposal = Proposal(home=action.home, form=action.form, pre_send_record=record)
         if action.approved:
             call = Call("approve_draft", PERSON, PERSON)
             proposal = proposal._replace(verdict=PERSON)
@@ -291,7 +295,6 @@ class UnownedNotes:
         try:
             # Raises if Postroom's fields cannot be written into this frontmatter later.
             note.set(MARKS)
-            draft = ApprovedDraft.of(self._sync.vault.root / seen.path, note)
             to, cc, bcc = map(Address.parse_list, (draft.to, note.text("cc"), note.text("bcc")))
             answers, account = draft.reply_to_message_id or "", note.text("account")
             written = Written(to, draft.subject, draft.body, cc, bcc, "", answers, account)

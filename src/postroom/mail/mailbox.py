@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.errors import AuthRequired, Conflict, Invalid, NotFound, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import DRAFT, INBOX, SENT, Message, Summary, Thread, system_label
 from postroom.core.text import one_line
@@ -22,6 +22,14 @@ MAX_LABEL = 225  # characters
 SNIPPET = 200  # characters
 
 _NO_LABELS: frozenset[str] = frozenset()
+
+
+class Unreachable(Unavailable):
+    """There is no connection to the provider."""
+
+
+class TokenRenewed(AuthRequired):
+    """The provider refused a token, and there is a new one now: the same may be done again at once, and helps once."""
 
 
 class SearchPage(NamedTuple):

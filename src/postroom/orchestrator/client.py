@@ -1,7 +1,8 @@
 """MCPClient: calls tools of one MCP server over stdio, starts the server when needed, and restarts it when it fails.
 
-A call that may have changed something is never repeated. Only a tool that the server itself lists as
-read-only is called once more, on a fresh server.
+A call that may have changed something is never repeated, neither by the client nor by a fallback. Only a tool that the
+server itself lists as read-only is called once more, on a fresh server. For other tools the fallback runs if the call was
+never sent, or if the tool answered with an error that says that nothing happened.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -44,7 +45,11 @@ _WRONG_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVAL
 _ERROR_CLASSES: Final = {
     kind.code: kind for kind in PostroomError.__subclasses__() if "code" in vars(kind)
 }
-_ERROR_TEXT = re.compile(r"Error \((\w+)\): (.+)", re.DOTALL)  # as our own contracts write it
+UNANSWERED: Final = "mcp_unavailable"  # document 003's code of a server that does not respond
+_CODE: Final = re.compile(r"[a-z_]{1,40}")
+_ERROR_TEXT: Final = re.compile(
+    r"Error \((\w+)\): (.+)", re.DOTALL
+)  # as our own contracts write it
 
 Values: TypeAlias = dict[str, Any]
 Fallback: TypeAlias = Callable[[], Values | Awaitable[Values]]
@@ -61,6 +66,16 @@ class _CallFailed(Exception):
         super().__init__(cause)
         self.written = written
         self.retry = retry
+
+
+class FailedCall(NamedTuple):
+    """A call that failed: with the error that the tool answered, or without an answer."""
+
+    error: PostroomError
+    code: str  # as the tool has it, or `UNANSWERED`
+    attempts: int
+    is_harmless: bool  # it has changed nothing, so that the same may be done by other means
+    is_answered: bool = True
 
 
 @dataclass(slots=True)
@@ -80,36 +95,54 @@ class MCPClient:
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any], fallback: Fallback | None = None
     ) -> dict[str, Any]:
-        """Return the tool's answer, or the fallback's where the server gives none; a refusal is raised.
+        """Return the tool's answer; a failure is logged, and the fallback's result returned instead.
 
-        Without a fallback, a failure raises `Unavailable`, or `Uncertain` where the call may have changed something.
+        Without a fallback a failure is raised: the error that the tool answered with, or `Unavailable` where the server
+        gave no answer. It is raised in any case where the call may have changed something, as `Uncertain` without an answer.
         """
+        result = await self.try_tool(tool_name, arguments)
+        if not isinstance(result, FailedCall):
+            return result
+        may_fall_back = fallback is not None and result.is_harmless
+        await self.log_failure(tool_name, result, has_fallback=may_fall_back)
+        if fallback is None or not may_fall_back:
+            raise result.error
+        instead = await anyio.to_thread.run_sync(fallback)
+        return await instead if inspect.isawaitable(instead) else instead
+
+    async def try_tool(self, tool_name: str, arguments: Values) -> Values | FailedCall:
+        """Return the tool's answer, or how the call failed, which the caller logs."""
         sent = _as_json(tool_name, arguments)
-        may_write = True
+        is_read_only = False
         for attempt in (1, 2):
             try:
                 connection = self._connect()
                 await connection.started()
-                is_read_only = tool_name in connection.read_only
-                if attempt == 2 and not is_read_only:
+                if attempt == 2 and tool_name not in connection.read_only:
                     break  # report the failure of the first attempt
-                may_write = not is_read_only
-                return _values(await connection.call(tool_name, sent))
+                is_read_only = tool_name in connection.read_only
+                values, is_error = _values(await connection.call(tool_name, sent))
+                return _refused_call(values, attempt, is_read_only) if is_error else values
+            except Invalid as refused:
+                return FailedCall(refused, refused.code, attempt, is_harmless=True)
             except _CallFailed as error:
                 failure = error
-                if may_write or not error.retry:
+                if not is_read_only or not error.retry:
                     break
         # Outside the `except`, so that no chained exception shows what the server wrote.
-        problem = self._error(tool_name, failure, uncertain=failure.written and may_write)
+        is_harmless = is_read_only or not failure.written
+        problem = self._error(tool_name, failure, uncertain=not is_harmless)
+        return FailedCall(problem, UNANSWERED, attempt, is_harmless, is_answered=False)
+
+    async def log_failure(self, tool: str, failed: FailedCall, *, has_fallback: bool) -> None:
+        """Write the line of a failed call; if the vault takes none, warn."""
         try:
-            await anyio.to_thread.run_sync(self._log, tool_name, problem.message, attempt, fallback)
+            await anyio.to_thread.run_sync(self._log, tool, failed, has_fallback)
         except (PostroomError, OSError) as error:
             reason = one_line(str(error))
-            log.warning("%s; the vault's log has no line of it: %s", problem.message, reason)
-        if fallback is None:
-            raise problem
-        result = await anyio.to_thread.run_sync(fallback)
-        return await result if inspect.isawaitable(result) else result
+            log.warning(
+                "%s; the vault's log has no line of it: %s", self._described(tool, failed), reason
+            )
 
     async def close(self) -> None:
         """Stop the server; calls that wait for it fail, and so do later ones."""
@@ -141,17 +174,23 @@ class MCPClient:
             remedy=f"Logs/ in the vault says since when; {by_hand}",
         )
 
-    def _log(self, tool: str, message: str, attempts: int, fallback: Fallback | None) -> None:
+    def _described(self, tool: str, failed: FailedCall) -> str:
+        """Return what failed; not in a tool's own words, which may quote a mail."""
+        if not failed.is_answered:
+            return failed.error.message
+        return f"{one_line(self.server_name)}: {one_line(tool)[:80]} answered {failed.code}"
+
+    def _log(self, tool: str, failed: FailedCall, has_fallback: bool) -> None:  # noqa: FBT001
         now = self.clock().astimezone(UTC).isoformat()
         record = {
-            "event": "mcp_unavailable",
+            "event": "mcp_error" if failed.is_answered else UNANSWERED,
             "timestamp": now,
             "server": one_line(self.server_name),
             "tool": one_line(tool)[:80],
-            "error": "mcp_unavailable",
-            "message": message,
-            "attempts": attempts,
-            "fallback": fallback is not None,
+            "error": failed.code,
+            "message": self._described(tool, failed),
+            "attempts": failed.attempts,
+            "fallback": has_fallback,
             "severity": "ERROR",
         }
         line = f"{json.dumps(record, ensure_ascii=False)}\n"
@@ -307,8 +346,8 @@ def _start_failure(error: BaseException) -> str:
     return f"it does not begin as the protocol has it ({type(error).__name__})"
 
 
-def _values(answer: types.CallToolResult) -> Values:
-    """Return what a tool answered: its values, or its text; raise its refusal."""
+def _values(answer: types.CallToolResult) -> tuple[Values, bool]:
+    """Return what a tool answered, its values or its text, and whether that is an error."""
     text = "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
     values: object = answer.structured_content
     if values is None:
@@ -316,30 +355,43 @@ def _values(answer: types.CallToolResult) -> Values:
             values = json.loads(text)
     if not isinstance(values, dict):
         values = {"text": text}
-    if answer.is_error:
-        raise _refusal(values, text)
-    return values
+    return ({"text": text, **values}, True) if answer.is_error else (values, False)
 
 
-def _refusal(values: Values, text: str) -> PostroomError:
-    code, details = values.get("error"), values.get("details")
+def _refused_call(values: Values, attempt: int, is_read_only: bool) -> FailedCall:  # noqa: FBT001
+    """Return the error that a tool answered with."""
+    code, details, text = values.get("error"), values.get("details"), _text_of(values)
     if isinstance(code, dict):  # our own contract nests what document 003 has side by side
         values = details = code
         code = values.get("code")
     if not isinstance(code, str) and (parts := _ERROR_TEXT.match(text)):
         code, text = parts.groups()
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        code = PostroomError.code
     if not isinstance(details, dict):
         details = {}
     message = _short(values.get("message")) or _short(text) or "The tool refused without a reason"
+    # A code that is not known says nothing about what happened; a letter that is named waits, or may leave later.
+    kind = _ERROR_CLASSES.get(code, Unavailable if is_read_only else Uncertain)
+    is_harmless = is_read_only or (kind is not Uncertain and "letter" not in details)
+    return FailedCall(_tool_error(kind, message, details), code, attempt, is_harmless)
+
+
+def _text_of(values: Values) -> str:
+    text = values.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _tool_error(kind: type[PostroomError], message: str, details: Values) -> PostroomError:
     remedy = _short(details.get("remedy"))
-    if code == Limited.code:
+    if kind is Limited:
         seconds = details.get("retry_after_seconds")
         if not (isinstance(seconds, int | float) and 0 <= seconds < math.inf):
             seconds = DEFAULT_RETRY_SECONDS
         return Limited(message, seconds=seconds, remedy=remedy)
-    if code == Conflict.code:
+    if kind is Conflict:
         return Conflict(message, remedy=remedy, etag=_short(details.get("etag")))
-    return _ERROR_CLASSES.get(str(code), Unavailable)(message, remedy=remedy)
+    return kind(message, remedy=remedy)
 
 
 def _short(text: object) -> str:

@@ -104,18 +104,21 @@ class Servers(ExitStack):
 
         server, slots = client.server_name, asyncio.Semaphore(PARALLEL_CALLS)
 
-        def pause() -> ToolValues:
-            self._paused_until[server] = time.monotonic() + PAUSE_SECONDS
-            return {}
-
         async def call(arguments: ToolValues) -> ToolValues | PostroomError:
             async with slots:
                 if time.monotonic() < self._paused_until.get(server, 0):
                     return {}
                 try:
-                    return await client.call_tool(tool, arguments, pause)
+                    result = await client.try_tool(tool, arguments)
                 except PostroomError as error:
                     return error
+                if isinstance(result, dict):
+                    return result
+                if result.is_answered:
+                    return result.error
+                await client.log_failure(tool, result, has_fallback=True)
+                self._paused_until[server] = time.monotonic() + PAUSE_SECONDS
+                return {}
 
         return await asyncio.gather(*map(call, calls))
 

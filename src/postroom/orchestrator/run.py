@@ -110,7 +110,7 @@ class Orchestrator:
         if not self._attempt(self.context.desk.effects.check_ownership):
             return  # the vault is another desk's: nothing in it is touched
         if self._attempt(
-            lambda: self._handle_letters(adopt=True),
+            lambda: self._handle_letters(begins_round=True),
             self._mail_notes.reconcile,
             self._watcher.find_all_new,
             self._watcher.write_notes,
@@ -148,12 +148,12 @@ class Orchestrator:
         self._send_due_now()
         return not self.context.stopping.is_set()
 
-    def _handle_letters(self, *, adopt: bool = False) -> bool:
-        """Take in verdicts and send what is due; return whether anything happened."""
+    def _handle_letters(self, *, begins_round: bool = False) -> bool:
+        """Take in verdicts, slips and requests, and send what is due; return whether anything happened."""
         desk = self.context.desk
         before = desk.reader.actions.head()  # it grows with everything that happens
-        remarks = desk.reconcile(adopt=adopt)
-        if adopt:  # what is still so in the next round is no passing remark
+        remarks = desk.reconcile(adopt=True)
+        if begins_round:  # what is still so in the next round is no passing remark
             self._dashboard.remarks = remarks
         self._tell_once(*remarks)
         for entry in desk.send_approved():

@@ -6,6 +6,7 @@ ledger, and a letter is drafted under an idempotency key.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -356,7 +357,14 @@ class Drafter:
         if judgement.decision == "urgent":
             fields["priority"] = "urgent"
         replaces = item.letter if item.wish else ""
-        proposal = Proposal(key=key, home=DRAFTS, replaces=replaces, always_ask=True, fields=fields)
+        proposal = Proposal(
+            key=key,
+            home=DRAFTS,
+            replaces=replaces,
+            pre_send_record=json.dumps(item.message),
+            always_ask=True,
+            fields=fields,
+        )
         return desk.calls.propose(DRAFT_CALL, letter, proposal)
 
     def _is_answered(self, item: InboxItem) -> bool:

@@ -31,12 +31,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom import __version__
-from postroom.agents.mailbox import Delivery
 from postroom.core.errors import PostroomError
 from postroom.tools.calls import Calls, NoResource, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.stdio import GRACE
-from postroom.tools.table import Reply
+from postroom.tools.table import AnswerDelivery, Reply
 from postroom.tools.wire import THREADS
 
 TOKEN_HOLDER: Final = "postroom.token_holder"  # noqa: S105 - a key of a request's scope
@@ -118,7 +117,7 @@ class Service:
             await self._deliver(step.delivery)
         return types.CallToolResult.model_validate(step.content)
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: AnswerDelivery) -> None:
         """Mark a message as read before its answer, since nobody sees an answer leave over HTTP."""
         with delivery:
             await anyio.lowlevel.checkpoint_if_cancelled()  # then nothing will be answered

@@ -24,8 +24,8 @@ from postroom.tools.protocol import MAX_LINE
 from postroom.tools.wire import Server
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Delivery
     from postroom.tools.calls import Calls
+    from postroom.tools.table import AnswerDelivery
 
 MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
 PIPE_BYTES: Final = 65_536
@@ -132,12 +132,12 @@ class Output:
         self.unwritten = 0  # bytes
         self.wake_reader = wake_reader  # called when more may be read from the client
         self._handle = handle
-        self._queue: deque[tuple[bytes, protocol.Id, Delivery | None]] = deque()
+        self._queue: deque[tuple[bytes, protocol.Id, AnswerDelivery | None]] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
         threading.Thread(target=self._write_queue, daemon=True).start()
 
-    def send(self, message: dict[str, Any], delivery: Delivery | None = None) -> None:
+    def send(self, message: dict[str, Any], delivery: AnswerDelivery | None = None) -> None:
         """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8", "replace") + b"\n"
@@ -173,7 +173,7 @@ class Output:
             if was_full:
                 self.wake_reader()
 
-    def _deliver(self, data: bytes, id: protocol.Id, delivery: Delivery) -> None:
+    def _deliver(self, data: bytes, id: protocol.Id, delivery: AnswerDelivery) -> None:
         from postroom.core.errors import Unavailable
         from postroom.tools.calls import protocol_error
 

@@ -6,9 +6,18 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeVar,
+    dataclass_transform,
+)
 
-from postroom.agents.mailbox import Delivery
 from postroom.core.errors import Conflict, Limited, PostroomError
 from postroom.core.mail_view import FileView
 from postroom.core.text import one_line
@@ -90,13 +99,33 @@ class ToolContext(NamedTuple):
         return self.services.desk
 
 
+class AnswerDelivery(Protocol):
+    """What counts once an answer was written out; as a context manager it is released if the block raises."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *details: Any) -> None: ...  # noqa: ANN401 - as Python has them
+
+    def deliver(self, handle: int, data: bytes) -> None:
+        """Write the answer to a descriptor, and confirm; raise `Unavailable` if nothing of it was written."""
+
+    def confirm(self) -> None:
+        """Record that the answer was written out."""
+
+    def take_back(self) -> None:
+        """Undo that: the call was cancelled after all."""
+
+    def release(self) -> None:
+        """Give up what was not confirmed."""
+
+
 class Reply(NamedTuple):
     """An answer: the same as text and as values; `refused` is one that reports a failure."""
 
     text: str
     result: Result
     refused: bool = False
-    delivery: Delivery | None = None  # counts as read once the answer was written out
+    delivery: AnswerDelivery | None = None
     notice: str = ""  # what the values begin with, of which some clients show nothing else
 
     @property

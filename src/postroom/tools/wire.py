@@ -24,10 +24,9 @@ from postroom.tools import protocol
 from postroom.tools.protocol import MAX_LINE, Caller, Incoming, InvalidMessage, ProtocolError
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Delivery
     from postroom.tools.calls import Calls, RunningCall
     from postroom.tools.stdio import Output
-    from postroom.tools.table import Wait
+    from postroom.tools.table import AnswerDelivery, Wait
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
@@ -154,7 +153,7 @@ class Server:
                 self._forget(request)
 
     def _answer(
-        self, request: OpenRequest, result: dict[str, Any], delivery: Delivery | None = None
+        self, request: OpenRequest, result: dict[str, Any], delivery: AnswerDelivery | None = None
     ) -> None:
         if self._has_envelopes:
             extras = protocol.FRESHNESS if request.message.method != "tools/call" else {}
@@ -170,7 +169,7 @@ class Server:
         self._send(request, {"error": error.body})
 
     def _send(
-        self, request: OpenRequest, answer: dict[str, Any], delivery: Delivery | None = None
+        self, request: OpenRequest, answer: dict[str, Any], delivery: AnswerDelivery | None = None
     ) -> None:
         if self._forget(request):
             self._output.send({"jsonrpc": "2.0", "id": request.message.id, **answer}, delivery)

@@ -141,6 +141,9 @@ def paste_at_terminal(person: Person, answer: Callable[[str], str]) -> Outcome:
     [
         ("http://localhost/?error=access_denied", "access_denied"),
         ("http://localhost/?state=another&code=abc", "another sign-in"),
+        ("http://localhost/?code=abc", "another sign-in"),
+        ("http://localhost/?state=&code=abc", "another sign-in"),
+        ("localhost/?code=abc", "another sign-in"),
         ("http://localhost/", "no code"),
         ("", "not a code"),
         ("wrong-code", "does not accept this code"),

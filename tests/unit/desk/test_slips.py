@@ -394,9 +394,10 @@ def test_an_explicit_refusal_frees_the_slip(
     office: Office, courier: Courier, why: Denied | Unavailable
 ) -> None:
     put(office)
-    courier.refuses(why)
+    courier.refuses(why, times=3 if why is BUSY else 1)
     call(office)
     assert {letter for _, letter in office.desk.ledger.slips.all().values()} == {""}
+    office.clock.go(30)
     second = call(office)
     assert second.kind == "sent"
     assert len(courier.accepted) == 1
@@ -406,7 +407,7 @@ def test_a_letter_refused_for_now_spends_its_slip_when_it_is_tried_again(
     office: Office, courier: Courier
 ) -> None:
     put(office)
-    courier.refuses(BUSY)
+    courier.refuses(BUSY, times=3)
     entry = call(office)
     assert entry.kind == "approved"
     office.clock.go(30)

@@ -20,7 +20,7 @@ from postroom.core.errors import (
 from postroom.core.letter import Letter
 from postroom.core.message import SENT
 from postroom.mail.gmail.mailbox import GmailMailbox
-from postroom.mail.mailbox import Accepted, NotSent, Unproven
+from postroom.mail.mailbox import Accepted, NotSent, TokenRenewed, Unproven
 from tests.cases import for_each
 from tests.gmail.boxes import SENDING, asked, box_on, gmail_box, letter
 from tests.gmail.double import Gmail
@@ -58,7 +58,7 @@ BROKEN = [{"lost": "before"}, {"lost": "after"}, {"cut": True}]  # ways that a c
         ({"status": 429}, Limited),
         ({"status": 403, "reason": "userRateLimitExceeded"}, Limited),
         ({"status": 403, "reason": "forbidden"}, Denied),
-        ({"status": 401}, Unavailable),
+        ({"status": 401}, TokenRenewed),
         ({"status": 400, "message": "Invalid To header"}, Invalid),
     ],
 )

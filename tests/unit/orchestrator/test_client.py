@@ -150,7 +150,9 @@ def test_the_vaults_own_server_writes_and_reads_a_note(person: Person) -> None:
 
     anyio.run(main)
     assert "Call Ann." in (person.vault / "Inbox" / "Plan.md").read_text()
-    assert not list(person.vault.glob("Logs/orchestrator_*"))
+    (file,) = person.vault.glob("Logs/orchestrator_*")
+    codes = [json.loads(line)["error"] for line in file.read_text().splitlines()]
+    assert codes == ["not_found", "invalid_input"]
 
 
 def test_one_server_answers_all_calls(place: Place) -> None:
@@ -228,13 +230,13 @@ REFUSALS = [
     ("conflict", errors.Conflict),
     ("invalid_input", Invalid),
     ("uncertain", Uncertain),
-    ("send_failed", Unavailable),
-    ("internal_error", Unavailable),
+    ("send_failed", Uncertain),
+    ("internal_error", Uncertain),
 ]
 
 
 @pytest.mark.parametrize(("code", "kind"), REFUSALS)
-def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
+def test_a_tools_error_is_raised_as_what_its_code_says_and_logged(
     place: Place, code: str, kind: type[PostroomError]
 ) -> None:
     details = {"remedy": "Do that.", "retry_after_seconds": 7.5, "etag": "e1"}
@@ -252,7 +254,7 @@ def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
             for shape in shapes:
                 place.answers(isError=True, **shape)
                 with pytest.raises(kind) as caught:
-                    await client.call_tool("stir", {}, fallback=dict)
+                    await client.call_tool("stir", {})
                 assert type(caught.value) is kind
                 assert caught.value.message == "Not so."
                 raised.append(caught.value)
@@ -266,23 +268,55 @@ def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
     if kind is errors.Conflict:
         assert [narrow(one, errors.Conflict).etag for one in (found, again)] == ["e1", "e1"]
     assert place.calls == ["stir"] * 3
-    assert not place.log
+    assert [line["error"] for line in place.log] == [code] * 3
+    assert "Not" not in json.dumps(place.log)  # a tool's words may quote a mail
 
 
 @pytest.mark.parametrize("text", ["", "It is late. " * 1000, '{"error": 3}', '{"error": {}}', "[]"])
-def test_a_refusal_without_a_code_is_bounded_and_says_that_nothing_happened(
+def test_an_error_without_a_code_is_bounded_and_says_what_may_have_happened(
     place: Place, text: str
 ) -> None:
     place.answers(isError=True, content=[{"type": "text", "text": text}])
-    error = failing(Unavailable, place, "stir", "as told")
-    assert 0 < len(error.message) <= 500
-    assert not place.log
+    assert 0 < len(failing(Uncertain, place, "stir", "as told").message) <= 500
+    assert 0 < len(failing(Unavailable, place, "look", "as told").message) <= 500
+    assert [line["error"] for line in place.log] == ["internal_error"] * 2
 
 
-def test_a_call_that_the_server_does_not_know_is_wrong_and_no_failure(place: Place) -> None:
+@pytest.mark.parametrize(("code", "kind"), REFUSALS)
+def test_a_fallback_stands_in_for_a_tool_that_answers_with_an_error_if_nothing_happened(
+    place: Place, code: str, kind: type[PostroomError]
+) -> None:
+    def answers(**details: object) -> None:
+        error = {"error": code, "message": "Not so.", "details": details}
+        place.answers(isError=True, content=[], structuredContent=error)
+
+    async def call(client: MCPClient, tool: str) -> dict[str, Any]:
+        return await client.call_tool(tool, {}, lambda: {"from": "the fallback"})
+
+    async def main() -> None:
+        async with place.opened("as told") as client:
+            answers()
+            assert await call(client, "look") == {"from": "the fallback"}
+            if kind is Uncertain:
+                with pytest.raises(Uncertain):
+                    await call(client, "stir")
+            else:
+                assert await call(client, "stir") == {"from": "the fallback"}
+            answers(letter="abcdefghij")  # which waits, and may be sent later
+            assert await call(client, "look") == {"from": "the fallback"}
+            with pytest.raises(kind):
+                await call(client, "stir")
+
+    anyio.run(main)
+    rows = [(line["tool"], line["error"], line["fallback"]) for line in place.log]
+    runs = [True, kind is not Uncertain, True, False]
+    assert rows == [(tool, code, ran) for tool, ran in zip(("look", "stir") * 2, runs, strict=True)]
+
+
+def test_a_call_that_the_server_does_not_know_is_wrong(place: Place) -> None:
     failing(Invalid, place, "stir", "does not know")
     assert place.calls == ["stir"]
-    assert not place.log
+    assert [line["error"] for line in place.log] == ["invalid_input"]
 
 
 @pytest.mark.parametrize("wrong", [{"a": "\ud800"}, {"a": {1, 2}}, {"a": float("nan")}])
@@ -518,6 +552,17 @@ def test_a_fallback_stands_in_for_a_server_that_does_not_answer(place: Place) ->
     assert threads[0] is not threading.current_thread()
     assert threads[1:] == [threading.current_thread()] * 2
     assert [line["fallback"] for line in place.log] == [True] * 3
+
+
+def test_no_fallback_does_again_what_may_have_happened(place: Place) -> None:
+    async def main() -> None:
+        async with place.opened("dies") as client:
+            with pytest.raises(Uncertain):
+                await client.call_tool("stir", {}, lambda: pytest.fail("it was run"))
+
+    anyio.run(main)
+    assert place.calls == ["stir"]
+    assert [line["fallback"] for line in place.log] == [False]
 
 
 def test_what_a_fallback_raises_passes_through(place: Place) -> None:

@@ -20,6 +20,7 @@ from tests.conftest import Outcome, Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.narrow import present
+from tests.rounds import Rounds
 
 T = TypeVar("T")
 RULES = """# Handbook
@@ -229,6 +230,27 @@ def test_it_goes_on_by_itself_and_stops_cleanly(run: Person) -> None:
         assert process.wait(timeout=30) == 0
     assert "Not running since" in (run.vault / "Dashboard.md").read_text()
     assert _children(process.pid) == []
+
+
+def test_between_two_rounds_slips_and_requests_are_taken_in_too(rounds: Rounds) -> None:
+    rounds.restart(undo_seconds=0)
+    rounds.propose(rounds.letter(subject="Tea"))
+    (rounds.vault / "Dashboard.md").unlink()  # written again at the end of a round
+    going = threading.Thread(target=lambda: rounds.orchestrator.run(once=False))
+    going.start()
+    try:
+        wait((rounds.vault / "Dashboard.md").exists)
+        begun = time.monotonic()
+        slip = "---\ntype: email_send\nstatus: {}\nto: {}\n---\n\nRisk: low.\n"
+        rounds.write("Plans/request.md", slip.format("pending", "bob@example.com"))
+        rounds.write("Approved/slip.md", slip.format("approved", "ann@example.com"))
+        wait((rounds.vault / "Done" / "slip.md").exists)
+        wait((rounds.vault / "Pending_Approval" / "request.md").exists)
+        assert time.monotonic() - begun < rounds.orchestrator.context.interval / 2
+    finally:
+        rounds.stopping.set()
+        going.join()
+    assert rounds.sent() == ["Tea"]
 
 
 def _running(word: str) -> list[str]:

@@ -28,6 +28,7 @@ from postroom.core.errors import (
 from postroom.mail.gmail import formats
 from postroom.mail.gmail.formats import Json, RequestBody, encode_body, json_object, unreachable
 from postroom.mail.gmail.oauth import TokenStore
+from postroom.mail.mailbox import TokenRenewed
 
 RETRIES: Final = 3
 PATIENCE: Final = 8.0  # seconds that a read waits if Gmail asks it to; a longer wait is an error
@@ -80,7 +81,10 @@ class GmailApi:
     def act(
         self, path: str, body: Json | None = None, raw: bytes = b"", *, method: str = "POST"
     ) -> Json:
-        """Make a change by one request that is never repeated. The message in the body gets the bytes `raw`."""
+        """Make a change by one request that is never repeated. The message in the body gets the bytes `raw`.
+
+        Raises `TokenRenewed` if Gmail refused the token: the caller decides whether to do it again with the new one.
+        """
         token = self._token()
         request = self._request(method, encode_body(path, body, raw), token)
         try:
@@ -99,18 +103,25 @@ class GmailApi:
         )
         if status >= 300 and not refused:
             failed = f"Gmail failed ({status}) and may have done it nevertheless"
-            raise Uncertain(failed, remedy=_CHECK_FIRST)
+            raise _answered(Uncertain(failed, remedy=_CHECK_FIRST), response, self.tokens.now())
         if status == 401:
-            # The next try has a new token; this request was refused, and is not repeated.
             self._token(spent=token)
-            why = "Gmail wanted a newer token, which is here now"
-            renewed = Unavailable(why, remedy="Try again.")
-            renewed.status = status
-            raise renewed
+            renewed = TokenRenewed("Gmail does not accept the token", remedy=self.tokens.remedy)
+            raise _answered(renewed, response, self.tokens.now())
         try:
             return self._read(response)
         except Unavailable as garbled:
-            raise Uncertain(garbled.message, remedy=_CHECK_FIRST) from garbled
+            uncertain = Uncertain(garbled.message, remedy=_CHECK_FIRST)
+            raise _answered(uncertain, response, self.tokens.now()) from garbled
+
+    def act_with_new_token(
+        self, path: str, body: Json | None = None, raw: bytes = b"", *, method: str = "POST"
+    ) -> Json:
+        """Do what `act` does, and do it again if the token was refused: for changes that send nothing."""
+        try:
+            return self.act(path, body, raw, method=method)
+        except TokenRenewed:
+            return self.act(path, body, raw, method=method)
 
     def get_many(self, paths: Sequence[str]) -> list[Json]:
         """Return the objects at these paths, in their order, without those that are gone."""
@@ -197,10 +208,10 @@ class GmailApi:
             try:
                 return attempt()
             except (Limited, Unavailable) as error:
-                wait = error.seconds if isinstance(error, Limited) else 0.0
-                if wait > PATIENCE or self._http.is_closed or formats.is_certificate_error(error):
+                is_final = self._http.is_closed or formats.is_certificate_error(error)
+                if error.seconds > PATIENCE or is_final:
                     raise
-                self._pause(max(wait, self._backoff(turn)))
+                self._pause(max(error.seconds, self._backoff(turn)))
         return attempt()
 
     def _backoff(self, turn: int) -> float:
@@ -247,6 +258,12 @@ class GmailApi:
             if error.status == 401:  # the batch is sent again with a new token
                 raise
             return error
+
+
+def _answered(error: PostroomError, response: httpx2.Response, now: float) -> PostroomError:
+    """Return an error with the status of the answer that it is about, and how long to wait."""
+    error.status, error.seconds = response.status_code, formats.wait_seconds(response, now)
+    return error
 
 
 def with_query(path: str, **params: Value) -> str:

@@ -154,22 +154,22 @@ def _use_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
 
 
 def _code(text: str, state: str) -> str:
-    """Return the code from what was pasted: the code itself, or the address that holds it."""
+    """Return the code from what was pasted: the code itself, or an address that holds it and this sign-in's `state`."""
     plain = text.strip()
-    if "://" not in plain:
+    if "://" not in plain and "?" not in plain:
         if len(plain.split()) != 1:
             raise Invalid("This is not a code", remedy="Run it again, and paste the whole address.")
         return unquote(plain)
     found = {key: values[0] for key, values in parse_qs(urlsplit(plain).query).items()}
     if "error" in found:
         raise _refused(found["error"])
-    if found.get("state", state) != state:
-        raise Invalid(
-            "That address belongs to another sign-in",
-            remedy="Run it again, and open the address that it then shows.",
-        )
     if "code" not in found:
         raise Invalid("That address holds no code", remedy="Paste the one the browser ended at.")
+    if found.get("state") != state:
+        raise Invalid(
+            "That address belongs to another sign-in",
+            remedy="Run it again, open the address that it then shows, and paste the whole one at which the browser ends.",
+        )
     return found["code"]
 
 

@@ -33,7 +33,7 @@ from postroom.core.errors import (
 from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import one_line
 from postroom.mail import mime
-from postroom.mail.mailbox import SNIPPET
+from postroom.mail.mailbox import SNIPPET, Unreachable
 
 INLINE: Final = 1_000_000  # bytes of a mail that travel inside JSON; larger ones are uploaded
 
@@ -82,9 +82,9 @@ def refusal(response: httpx2.Response, *, now: float, sign_in: str) -> PostroomE
     )
     message = message.format(detail=detail, cause=detail or f" ({status})", status=status)
     error = kind(message, remedy=remedy.format(sign_in=sign_in))
+    error.seconds = wait_seconds(response, now, sentence)
     if status == 429 or (status == 403 and reasons & _QUOTA):
-        least = DAILY if reasons & _DAILY_QUOTA else 1.0
-        wait = max(_wait_seconds(response.headers.get("retry-after", ""), sentence, now), least)
+        wait = max(error.seconds, DAILY if reasons & _DAILY_QUOTA else 1.0)
         message, remedy = f"Gmail's quota is used up{detail}", "Wait, then try again."
         error = Limited(message, seconds=wait, remedy=remedy)
     error.status = status
@@ -106,7 +106,9 @@ def _reasons(body: bytes) -> tuple[frozenset[str], str]:
     return frozenset(reasons), one_line(str(error.get("message", "")))[:200].rstrip(".")
 
 
-def _wait_seconds(retry_after: str, sentence: str, now: float) -> float:
+def wait_seconds(response: httpx2.Response, now: float, sentence: str = "") -> float:
+    """Return the seconds after which Gmail wants to be asked again, by its header or this sentence; 0 without any."""
+    retry_after = response.headers.get("retry-after", "")
     if re.fullmatch(r"[0-9]{1,9}", retry_after):
         return min(float(retry_after), LONGEST)
     until = 0.0
@@ -139,14 +141,14 @@ def malformed(problem: str) -> Unavailable:
     return Unavailable(f"Gmail's answer {problem}", remedy=RETRY_LATER)
 
 
-def unreachable(error: Exception) -> Unavailable:
+def unreachable(error: Exception) -> Unreachable:
     if is_certificate_error(error):
-        return Unavailable(
+        return Unreachable(
             "Gmail's certificate could not be verified",
             remedy="Check this machine's clock and certificates, and what stands between it and Google.",
         )
     cause = one_line(str(error))[:100].rstrip(".") or type(error).__name__
-    return Unavailable(
+    return Unreachable(
         f"Gmail cannot be reached: {cause}", remedy="Check the network, then try again."
     )
 

@@ -284,7 +284,7 @@ class GmailMailbox(GmailSender):
 
     def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         raw, body = self.wire(letter, date=date), {"message": thread_reference(letter)}
-        return self._draft(self._api.act(f"{USER}/drafts", body, raw), raw)
+        return self._draft(self._api.act_with_new_token(f"{USER}/drafts", body, raw), raw)
 
     def revise_draft(
         self, id: str, letter: Letter, *, version: str, date: datetime

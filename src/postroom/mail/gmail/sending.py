@@ -43,7 +43,9 @@ class GmailSender:
         """Return the id of a draft that has the letter, and its place in the history."""
         if not self._by_draft:
             return f"message::{current_cursor(self._api)}"
-        made = self._api.act(f"{USER}/drafts", {"message": thread_reference(letter)}, wire)
+        made = self._api.act_with_new_token(
+            f"{USER}/drafts", {"message": thread_reference(letter)}, wire
+        )
         history = 0
         with suppress(PostroomError):  # without it, the newest sent mails are searched
             path = f"{USER}/messages/{id_field(object_field(made))}"
@@ -60,7 +62,9 @@ class GmailSender:
         try:
             return Accepted(id_field(answer), id_field(answer, "threadId"))
         except Unavailable as garbled:
-            raise Uncertain(garbled.message, remedy="Look at Sent.") from garbled
+            uncertain = Uncertain(garbled.message, remedy="Look at Sent.")
+            uncertain.status = 200
+            raise uncertain from garbled
 
     def find_outcome(self, letter: Letter, proof: str) -> SendOutcome:
         """Return what became of a letter; a draft that is still there proves that it was not sent."""
@@ -100,7 +104,7 @@ class GmailSender:
     def _delete(self, draft: str) -> bool:
         """Delete a draft by one request: a repeated one could not tell who deleted it."""
         with suppress(NotFound):
-            self._api.act(f"{USER}/drafts/{draft}", method="DELETE")
+            self._api.act_with_new_token(f"{USER}/drafts/{draft}", method="DELETE")
             return True
         return False
 

@@ -255,6 +255,10 @@ class LetterStore(LetterReader):
         """Have a record written before the letter is sent; `reply_to` is what it answers, as JSON."""
         self._update("letter", {"pre_send": reply_to}, id=id)
 
+    def set_reported(self, id: str, *, reported: bool) -> None:
+        """Record whether a call was answered that this letter was sent."""
+        self._update("letter", {"reported": int(reported)}, id=id)
+
     def rekey(self, letter: Letter, *, done: bool) -> None:
         """Let a repeated call find a letter of `with_old_html` by what the call freezes now."""
         columns = {"content_key": letter.content_key}

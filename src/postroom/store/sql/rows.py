@@ -40,7 +40,7 @@ _AT_NOTE: Final = _AT_ENCLOSURE - len(_NOTE)
 # The columns of `entries`: a letter and its note, once for each of the letter's attachments.
 ENTRY: Final = ", ".join(
     [f"letter.{name}" for name in ("id", *_PARSED, *_PLAIN)]
-    + ["EXISTS (SELECT 1 FROM revision WHERE revision.letter = letter.id)"]
+    + ["EXISTS (SELECT 1 FROM revision WHERE revision.letter = letter.id)", "letter.reported"]
     + [f"note.{name}" for name in _NOTE]
     + [f"enclosure.{name}" for name in _ENCLOSURE]
 )
@@ -135,7 +135,7 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
 
 
 def _entry(rows: list[Row]) -> Entry:
-    *values, is_edited = rows[0][:_AT_NOTE]
+    *values, is_edited, is_reported = rows[0][:_AT_NOTE]
     id, frozen, kind, detail, created, card, origins, fields, *others = values
     enclosures = [row[_AT_ENCLOSURE:] for row in rows]
     files = [Enclosure(*columns) for columns in enclosures if columns[0] is not None]
@@ -148,6 +148,7 @@ def _entry(rows: list[Row]) -> Entry:
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
             is_edited=bool(is_edited),
+            is_reported=bool(is_reported),
             note=note_status(*rows[0][_AT_NOTE:_AT_ENCLOSURE]),
             **dict(zip(_PLAIN, others, strict=True)),
         )

@@ -277,3 +277,8 @@ ALTER TABLE inbox_item RENAME COLUMN unshown TO note_stale;
 CREATE INDEX inbox_item_state ON inbox_item (state, row);
 CREATE INDEX inbox_item_letter ON inbox_item (letter) WHERE letter != '';
 CREATE INDEX inbox_item_stale ON inbox_item (row) WHERE note_stale != 0;
+
+-- step 13
+-- Whether a call was answered that its letter was sent; what was sent before counts as such.
+ALTER TABLE letter ADD COLUMN reported INTEGER NOT NULL DEFAULT 0;
+UPDATE letter SET reported = 1 WHERE state = 'sent';

@@ -17,6 +17,7 @@ from postroom.core.mail_view import cut, shown_labels
 from postroom.core.message import Summary
 from postroom.core.records import Entry
 from postroom.core.text import one_line
+from postroom.desk.calls import SentDelivery
 from postroom.desk.desk import Desk
 from postroom.desk.proposals import Proposal, Written
 from postroom.tools import documents, table
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from postroom.tools.models import Body, GmailId, Query, Subject
 
 DOCUMENT: Final = documents.load("approval")
-REFUSE_IF_SENT: Final = Proposal(refuse_if_sent=True)
+ONCE: Final = Proposal(refuse_if_sent=True, report_if_sent=True)
 MAX_SNIPPET: Final = 200
 
 
@@ -123,7 +124,7 @@ def send_email(
     if not desk.rules.live:
         return _rehearsed(context, written, "Send logged but not executed")
     letter = desk.composer.letter(written)
-    entry = yield from desk.calls.posting(context.call, letter, REFUSE_IF_SENT, slips=True)
+    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
     what = f"sending to {redacted(written.to[0].spec)}"
     unapproved = DOCUMENT.text("unapproved", what=what, type="email_send")
     return _send_reply(desk, entry, "Email", unapproved, "send_email")
@@ -156,7 +157,7 @@ def reply_email(
         raise InvalidThread(DOCUMENT.text("no_thread", thread=thread)) from None
     written = Written(envelope.to, envelope.subject, body, envelope.cc, answers=answered)
     letter = desk.composer.letter(written)
-    entry = yield from desk.calls.posting(context.call, letter, REFUSE_IF_SENT, slips=True)
+    entry = yield from desk.calls.posting(context.call, letter, ONCE, slips=True)
     return _send_reply(desk, entry, "Reply", unapproved, "reply_email")
 
 
@@ -170,10 +171,11 @@ def _send_reply(desk: Desk, entry: Entry, what: str, unapproved: str, tool: str)
     match entry.state:
         case life.Sent(message=message, thread=thread) as state:
             text = DOCUMENT.text("sent", what=what, state=state)
-            return outcome(text, message_id=message, thread_id=thread)
+            answer = outcome(text, message_id=message, thread_id=thread)
+            return answer._replace(delivery=SentDelivery(desk.calls, entry.id))
         case life.Pending():
             text = unapproved
-        case life.Approved(code="rate_limited" | "pace" | "quota", held=held):
+        case life.Approved(code=code, held=held) if code in life.LIMITED:
             left = minutes(desk.due_in(entry) or 0.0)
             text = DOCUMENT.text("limited", sentence=one_line(held).rstrip("."), minutes=left)
         case _:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.audit import redact_text as redacted
-from postroom.core.errors import Invalid, Limited, PostroomError
+from postroom.core.errors import Invalid, Limited, PostroomError, Unavailable
 from postroom.core.mail_view import cut
 from postroom.core.message import Summary
 from postroom.core.outgoing_html import reduce_html
@@ -43,6 +43,7 @@ ALL_BODIES: Final = 100_000  # characters of all bodies of one search
 ONE_BODY: Final = 20_000
 MAX_SUBJECT, MAX_BODY = 500, 50_000  # characters; section 11B cuts longer ones
 ADDRESS_LIMIT, LOCAL_PART_LIMIT = 254, 64  # section 11A: an address and its local part are shorter
+UNEXPECTED: Final = (Invalid.code, Unavailable.code)  # the codes of section 9C's default
 MAX_PEOPLE: Final = 200  # far more than the desk's limits allow
 # An opening or closing tag, a comment or a processing instruction; not <ann@example.com> or <https://…>.
 _TAG_NAME: Final = "[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?"
@@ -199,15 +200,15 @@ def _send(
 
 def _unsent(context: table.ToolContext, entry: Entry) -> str:
     state, head = entry.state, DOCUMENT.head(context.call.action_type)
-    why = ""
+    text, why = "unsent", ""
     if isinstance(state, life.Approved) and state.code in (Limited.code, "pace"):
         left = documents.minutes(context.desk.due_in(entry) or 0.0)
-        why = DOCUMENT.text("limited", why=one_line(state.held), minutes=left)
-    elif isinstance(state, life.Approved):
-        why = DOCUMENT.held.get(state.code, "")
-    return DOCUMENT.text(
-        "held" if why else "unsent", head=head, why=why, detail=documents.unsent(entry)
-    )
+        text, why = "held", DOCUMENT.text("limited", why=one_line(state.held), minutes=left)
+    elif isinstance(state, life.Approved | life.Failed) and state.code in DOCUMENT.held:
+        text, why = "held", DOCUMENT.held[state.code]
+    elif isinstance(state, life.Unknown) or getattr(state, "code", "") in UNEXPECTED:
+        text = "unexpected"
+    return DOCUMENT.text(text, head=head, why=why, detail=documents.unsent(entry))
 
 
 def _warned(context: table.ToolContext, text: str, warnings: Sequence[str]) -> str:

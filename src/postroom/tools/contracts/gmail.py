@@ -168,7 +168,7 @@ def _send_result(desk: Desk, entry: Entry) -> table.Answer:
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
             return SendEmailResult(message_id=message, thread_id=thread, sent_at=at.iso)
-        case life.Approved(code="rate_limited" | "pace" | "quota"):
+        case life.Approved(code=code) if code in life.LIMITED:
             return error("rate_limited", retry_after_seconds=round(desk.due_in(entry) or 0.0, 1))
         case life.Approved(code="auth_required"):
             return error("auth_required")
