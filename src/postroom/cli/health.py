@@ -281,7 +281,7 @@ def audit_command(what: str | None, letter: str, limit: int, **options: str | No
     filters = {name: given or "" for name, given in options.items()}
     for moment in filter(None, (filters["since"], filters["until"])):
         if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):
-            raise Invalid(f"{moment!r} is no date", remedy="Write it as 2026-11-15, or 2026-11.")
+            raise Invalid(f"{moment!r} is not a date", remedy="Write it as 2026-11-15, or 2026-11.")
     with ui.open_desk(make=True) as desk:
         if what == "verify":
             _verify(desk)

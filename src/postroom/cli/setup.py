@@ -85,7 +85,7 @@ def _use_vault(vault: Path) -> bool:
     if not str(vault).isprintable():
         raise Invalid("The vault's path has unprintable characters", remedy="Rename the folder.")
     if vault.exists() and not vault.is_dir():
-        raise Invalid(f"{vault} is no folder", remedy="Name another.")
+        raise Invalid(f"{vault} is not a folder", remedy="Name another.")
     config = wiring.settings()
     file, source = config.file, config.source("vault.path")
     if source == "default":

@@ -261,7 +261,7 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
         return [_restore(record)]
     if any(file.path == record.location for file in files):
         # The note is where Postroom last put or saw it, in the folder of the letter's earlier state: a crash came
-        # before Postroom moved it back. That is no verdict.
+        # before Postroom moved it back. That is not a verdict.
         return [Update(record.id)]
     if rejected := _in(REJECTED, files):
         return [_reject(record, rejected[0])]
@@ -390,13 +390,13 @@ def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
         agent = file.by.agent if file.by and not file.by.inode_only else None
         return [PresentRequest(file.path, agent, doubtful=file.by is not None)]
     if file.is_mail:
-        return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
+        return [Report(f"{file.path} is a mail, not a letter: nothing of it is sent.")]
     if file.folder == APPROVED:
         return _plan_unowned_approved(file, rules)
     if file.folder != DRAFTS or not file.is_proposed:
         return []
     if "to" in file.missing:
-        return [Report(f"{file.path} is no letter: it has no `to`.")]
+        return [Report(f"{file.path} is not a letter: it has no `to`.")]
     form = "note" if file.by else "draft"
     return [Freeze(file.path, _author(file.by), form=form)] if rules.live else []
 

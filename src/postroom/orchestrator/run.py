@@ -153,7 +153,7 @@ class Orchestrator:
         desk = self.context.desk
         before = desk.reader.actions.head()  # it grows with everything that happens
         remarks = desk.reconcile(adopt=adopt)
-        if adopt:  # what is still so in the next round is no passing remark
+        if adopt:  # what is still so in the next round is not a passing remark
             self._dashboard.remarks = remarks
         self._tell_once(*remarks)
         for entry in desk.send_approved():

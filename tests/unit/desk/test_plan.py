@@ -170,7 +170,7 @@ CASES = [
         "a mail",
         None,
         [unowned(APPROVED, is_mail=True)],
-        [Report(f"{APPROVED} is a mail, and no letter: nothing of it is sent.")],
+        [Report(f"{APPROVED} is a mail, not a letter: nothing of it is sent.")],
     ),
     Case(
         "new-5",
@@ -205,7 +205,7 @@ CASES = [
         "a draft in Drafts/ without recipient",
         None,
         [unowned(DRAFT, is_proposed=True, missing=("to",))],
-        [Report(f"{DRAFT} is no letter: it has no `to`.")],
+        [Report(f"{DRAFT} is not a letter: it has no `to`.")],
     ),
     Case(
         "new-6",
