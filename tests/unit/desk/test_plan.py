@@ -76,6 +76,12 @@ def slip(agent: str = "", path: str = APPROVED, **facts: object) -> UnownedNote:
     return unowned(path, agent, slip=SlipFacts(hash="abcd", **facts))  # type: ignore[arg-type]
 
 
+COPY = (
+    f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing was decided."
+    " Move the note itself."
+)
+
+
 class Case(NamedTuple):
     """A row of the table: what the ledger has, what the folders show, and what is to be done."""
 
@@ -343,13 +349,21 @@ CASES = [
         "a copy",
         record(PENDING),
         [unchanged(HOME), note(APPROVED)],
-        [
-            Report(
-                f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing"
-                " was decided. Move the note itself."
-            ),
-            Update(ID),
-        ],
+        [Update(ID), Report(COPY), Update(ID, notice=COPY)],
+    ),
+    Case(
+        "pending-9",
+        "a copy that the note names already",
+        record(PENDING, notice=f"Frozen anew. {COPY}"),
+        [unchanged(HOME), note(APPROVED)],
+        [Update(ID)],
+    ),
+    Case(
+        "pending-9",
+        "a copy beside another notice",
+        record(PENDING, notice="Frozen anew."),
+        [unchanged(HOME), note(APPROVED)],
+        [Update(ID), Report(COPY), Update(ID, notice=f"Frozen anew. {COPY}")],
     ),
     Case(
         "approved-1",
