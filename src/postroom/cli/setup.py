@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from postroom.wiring.gmail import SignIn
 
 ROOM = "Postroom"
+NEXT = "Next: {mail}, then `postroom install CLIENT` connects an agent (claude-code, claude-desktop, cursor)."
 
 
 @click.command("init", help=HELP["init"])
@@ -60,7 +61,10 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
         desk.reconcile()
         state = config.state_for(desk.id)
         token = str(files.make_secret(files.token_file(state, agent)))
-    hint = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    rehearses = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    provider = config.account().provider
+    brings = "`postroom import PATH` brings mail in"
+    mail = brings if provider == "local" else f"`postroom auth {provider}` signs in"
     ui.output(
         {
             "vault": str(config.vault.path),
@@ -76,7 +80,8 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
             "Token": token,
             "Made": ", ".join(made) or "nothing: everything was there",
         },
-        *([] if config.mode.live else [hint]),
+        *([] if config.mode.live else [rehearses]),
+        NEXT.format(mail=mail),
     )
 
 

@@ -29,6 +29,7 @@ from postroom.core.errors import Denied
 from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
+    from postroom.core.stamp import Stamp
     from postroom.desk.desk import Desk
 
 WIDTH = 80
@@ -274,6 +275,10 @@ def envelope(people: Iterable[tuple[str, Sequence[object]]], subject: str) -> It
 
 def short_date(second: float) -> str:
     return datetime.fromtimestamp(int(second)).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def local_time(stamp: Stamp) -> str:
+    return short_date(stamp.wall)
 
 
 def size(count: int) -> str:

@@ -190,6 +190,23 @@ def test_every_mistake_is_answered_with_its_code_what_is_wrong_and_what_to_do(
         assert error["remedy"]
 
 
+def test_an_option_without_its_value_is_answered_with_the_help_of_its_command(
+    person: Person,
+) -> None:
+    for command, option in (("run", "--backlog"), ("search", "--limit")):
+        outcome = person.run(command, option)
+        assert outcome.code == 2
+        assert f"See `postroom {command} --help`." in outcome.err
+
+
+def test_a_text_without_a_mail_header_is_not_imported(person: Person) -> None:
+    (person.folder / "users").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    outcome = person.run("import", "users")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: users was not imported: no mail header\n")
+    assert not (person.folder / "state").exists()
+
+
 def test_every_command_works_before_anything_was_set_up(person: Person) -> None:
     outcome = person.run("search", "hello")
     assert (outcome.code, outcome.out) == (0, "")
