@@ -74,7 +74,7 @@ def main() -> None:
         pending = shown(["pending"], environment)
         bad = re.search(r"! ([a-z2-7]{10})", re.sub(r"\x1b\[[0-9;]*m", "", pending))
         assert bad
-        letter = shown(["show", bad[1]], environment).partition("\nThe letter")[0]
+        letter = shown(["show", bad[1]], environment).partition("\nProposed")[0]
     prompt = "\x1b[32m$ postroom {}\x1b[0m\n"
     text = f"{prompt.format('pending')}{pending}\n{prompt.format('show ' + bad[1])}{letter}"
     rows = drawn(text)

@@ -144,13 +144,17 @@ class Person:
         )
 
     def at_terminal(
-        self, *arguments: str, answers: Sequence[tuple[str, str | Callable[[str], str]]] = ()
+        self,
+        *arguments: str,
+        answers: Sequence[tuple[str, str | Callable[[str], str]]] = (),
+        typed_ahead: str = "",
     ) -> Outcome:
-        """Run a command on a terminal of its own, and type each answer after its question.
+        """Run a command on a terminal of its own, of 80x24, and type each answer after its question.
 
         Each of `answers` is a question and what to type after it, or a function from the output so far to that.
+        A question is looked for after the one before.
         """
-        process, terminal = fork_on_terminal(arguments, self.environment, self.folder)
+        process, terminal = fork_on_terminal(arguments, self.environment, self.folder, typed_ahead)
         try:
             output = _type_answers(terminal, list(answers))
             return Outcome(process.wait(timeout=60), output.replace("\r\n", "\n"), "")
@@ -179,7 +183,7 @@ class Person:
 
 def _type_answers(terminal: int, waiting: list[tuple[str, str | Callable[[str], str]]]) -> str:
     """Type each answer after its question; return the whole output once the terminal is closed."""
-    output, end = "", time.monotonic() + 60
+    output, end, at = "", time.monotonic() + 60, 0
     while True:
         ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
         assert ready, f"no answer within a minute; so far: {output[-2000:]}"
@@ -190,8 +194,9 @@ def _type_answers(terminal: int, waiting: list[tuple[str, str | Callable[[str], 
         if not piece:
             break
         output += piece.decode(errors="replace")
-        if waiting and waiting[0][0] in output:
-            answer = waiting.pop(0)[1]
+        while waiting and waiting[0][0] in output[at:]:
+            question, answer = waiting.pop(0)
+            at = output.index(question, at) + len(question)
             os.write(terminal, (answer(output) if callable(answer) else answer).encode())
     assert not waiting, f"never asked: {waiting[0][0]}; output: {output[-2000:]}"
     return output

@@ -102,13 +102,15 @@ def fork(arguments: Sequence[str], environment: Mapping[str, str], folder: Path)
 
 
 def fork_on_terminal(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, typed_ahead: str = ""
 ) -> tuple[ForkedProcess, int]:
-    """Start `postroom` on a terminal of its own; return the process, and our end of the terminal.
+    """Start `postroom` on a terminal of its own, of 80x24; return the process, and our end of the terminal.
 
-    The caller closes that end. The streams of the returned process are three duplicates of it.
+    What is `typed_ahead` is there before the process starts. The caller closes our end. The streams of the returned process are three duplicates of it.
     """
     terminal, child_end = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
+    os.write(terminal, typed_ahead.encode())
     lifeline = os.pipe()
     handles = [child_end, os.dup(child_end), os.dup(child_end), lifeline[1]]
     pid = _start(arguments, environment, folder, handles)

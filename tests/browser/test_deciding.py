@@ -213,7 +213,7 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(
     page.locator("#reject").get_by_role("button", name="Reject").click()
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     expect(page.locator("#letter .state")).to_contain_text("Far too long")
-    assert "Far too long" in desk.person.show(id)["said"]
+    assert "Far too long" in desk.person.show(id)["description"]
     page.get_by_role("button", name="Put back into the queue").click()
     expect(page.locator("#approve")).to_be_visible()
 

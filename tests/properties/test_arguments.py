@@ -69,7 +69,7 @@ def problem(error: dict[str, Any]) -> str:
         case "missing":
             return f"{place} is missing"
         case "extra_forbidden":
-            return f"{place} is no argument of this tool"
+            return f"{place} is not an argument of this tool"
     said = one_line(str(error["msg"])).removeprefix("Value error, ")[:160]
     return f"{place}: {said[:1].lower()}{said[1:]}"
 

@@ -324,7 +324,7 @@ def test_reply_to_thread_that_is_gone(dry: Site, live: Site) -> None:
     for site in (dry, live):
         assert site.refusal("reply_to_thread", thread_id="18d1234abcd", body="Hi") == (
             "Error: Thread ID not found — it may have been deleted\n"
-            "Detail: Thread ID 18d1234abcd not found. Search for it again."
+            "Detail: There is no conversation 18d1234abcd. Search for it again."
         )
 
 

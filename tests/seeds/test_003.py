@@ -396,7 +396,7 @@ def test_not_found(live: Site) -> None:
     """003 §5 not_found"""
     for tool, more in (("get_email", {}), ("move_email", {"destination_label": "A"}), ("add_label", {"label_name": "A"})):  # fmt: skip
         error = wrong(live.call(tool, message_id="18d1234", **more))
-        assert (error["error"], error["message"]) == ("not_found", "Message ID 18d1234 not found")
+        assert (error["error"], error["message"]) == ("not_found", "There is no mail 18d1234")
     error = wrong(live.call("send_email", **letter("ann"), reply_to_message_id="18d1234"))
     assert error["error"] == "not_found"
 

@@ -245,7 +245,7 @@ def cleanup(
             messages += removed
             mailboxes += is_emptied
             if damaged:
-                lines = f"{damaged} lines that are no message; they stay as they are"
+                lines = f"{damaged} lines that are not messages; they stay as they are"
                 err(f"Note: {box.path} has {lines}")
         except (OSError, PostroomError) as why:
             err(f"Error cleaning mailbox {name}: {getattr(why, 'strerror', None) or why}")

@@ -348,7 +348,7 @@ class AgentMailbox:
     def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool, int]:
         """Remove messages that are read and not newer than `before`.
 
-        Returns their number, whether no line is left, and the number of lines that are no message: those stay. If a
+        Returns their number, whether no line is left, and the number of lines that are not messages: those stay. If a
         message follows an incomplete line without a line end, that incomplete part is moved to another file.
         """
         kept, torn, gone, damaged = [], [], [], 0

@@ -83,7 +83,7 @@ def _whole(text: str) -> str:
 
 
 def read_message(line: bytes) -> AgentMessage | None:
-    """Return the message of a line; None if the line is no valid message."""
+    """Return the message of a line; None if the line is not a valid message."""
     found = _fields(line)
     values = [found.get(key) or "" for key in ("id", "from", "to", "message", "created_at")]
     read = found.get("read_flag") or False
@@ -95,7 +95,7 @@ def read_message(line: bytes) -> AgentMessage | None:
 
 
 def read_state(line: bytes) -> AgentState | None:
-    """Return the state of a line; None if it is no valid state. The agent's key may be `recipient` or `name`."""
+    """Return the state of a line; None if it is not a valid state. The agent's key may be `recipient` or `name`."""
     found = _fields(line)
     name = found.get("recipient") or found.get("name")
     status, last = found.get("status") or "", found.get("last_read_at") or 0

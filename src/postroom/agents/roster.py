@@ -159,7 +159,7 @@ def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
 
 
 def states(folder: MailFolder) -> States:
-    """Return the states in the order of the file, without the lines that are no valid state."""
+    """Return the states in the order of the file, without the lines that are not a valid state."""
     return [state for state in map(read_state, content(folder.states).split(b"\n")) if state]
 
 
@@ -168,7 +168,7 @@ def change_states(
 ) -> None:
     """Replace the states in the file, which others read without a lock, by what `decide` returns for them.
 
-    Lines that are no valid state move to another file: the original program fails on such a line.
+    Lines that are not a valid state move to another file: the original program fails on such a line.
     """
     folder.make()
     with files.locked(folder.states, patience=patience) as handle:

@@ -2,7 +2,7 @@
 
 Hooks run `status` and `receive --hook` at every step of an agent, so this is reached before click is
 imported, and each command imports what it needs. Arguments are read as Go programs read them: `-x` is
-`--x`, and the first word that is no flag ends the flags.
+`--x`, and the first word that is not a flag ends the flags.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from postroom.cli.main import HELP
 from postroom.config.settings import Account, Config
 from postroom.core import life
 from postroom.core.audit import ACTORS, RESULTS
-from postroom.core.errors import Invalid, PostroomError
+from postroom.core.errors import Invalid, NotFound, PostroomError
 from postroom.core.records import Check
 from postroom.core.text import plural
 from postroom.desk.desk import Desk
@@ -48,6 +48,7 @@ INBOX_STATES = ("pending", "decided", "drafted", "needs_info", "delegated", "fai
 @ui.json_option
 def status_command() -> None:
     config = wiring.settings()
+    _require_vault(config)
     notices = list(config.mode.warnings)
     with find_desk(config) as desk:
         active, paused = rules(config), ""
@@ -96,6 +97,16 @@ def status_command() -> None:
     ui.output(values, facts, *notices, sender)
 
 
+def _require_vault(config: Config) -> None:
+    vault = config.vault.path
+    if not vault.is_dir():
+        raise NotFound(
+            f"There is no vault at {vault} ({config.source('vault.path')})",
+            remedy="Run `postroom init` to make one, or set VAULT_PATH, or path under [vault] in your"
+            " settings, to the vault that you mean.",
+        )
+
+
 def _list_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
@@ -123,8 +134,8 @@ def doctor_command() -> None:
         head = f"{click.style(mark, fg=colour)} {check.part:<9} "
         rows += [ui.hanging(head, check.found), ui.folded(check.remedy, " " * 15)]
     ui.output({"checks": [check._asdict() for check in checks]}, filter(None, rows))
-    if any(check.verdict == "fail" for check in checks):
-        raise click.exceptions.Exit(8)
+    if failed := {check.part for check in checks if check.verdict == "fail"}:
+        raise click.exceptions.Exit(3 if "vault" in failed else 8)
 
 
 def check_page(desk: Desk, config: Config) -> list[Check]:
@@ -159,6 +170,8 @@ def _all_checks() -> Iterator[Check]:
         file = config.file
         yield Check(part, "ok", str(file) if file.exists() else f"no file at {file}: the defaults")
         yield from _check_mode(config)
+        part = "vault"
+        _require_vault(config)
         part = "desk"
         with find_desk(config) as desk:
             if desk is None:
@@ -281,7 +294,7 @@ def audit_command(what: str | None, letter: str, limit: int, **options: str | No
     filters = {name: given or "" for name, given in options.items()}
     for moment in filter(None, (filters["since"], filters["until"])):
         if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):
-            raise Invalid(f"{moment!r} is no date", remedy="Write it as 2026-11-15, or 2026-11.")
+            raise Invalid(f"{moment!r} is not a date", remedy="Write it as 2026-11-15, or 2026-11.")
     with ui.open_desk(make=True) as desk:
         if what == "verify":
             _verify(desk)
@@ -312,11 +325,11 @@ def _verify(desk: Desk) -> None:
         f"{f'Logs/actions/{fault.file}:{fault.line}: ' if fault.file else ''}{fault.what}"
         for fault in faults[:MOST_FAULTS]
     ]
-    whole = f"All {head:,} actions are in the log as they were written."
+    complete = f"All {head:,} actions are in the log as they were written."
     found = [{"file": fault.file, "line": fault.line, "what": fault.what} for fault in faults]
     ui.output(
-        {"actions": head, "whole": not faults, "faults": found},
-        [*rows, f"The log was changed: {len(faults)} faults." if faults else whole],
+        {"actions": head, "complete": not faults, "faults": found},
+        [*rows, f"The log was changed: {len(faults)} faults." if faults else complete],
     )
     if faults:
         raise click.exceptions.Exit(10)

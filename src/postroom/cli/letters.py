@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,9 +134,10 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         use_it = f"`postroom edit {entry.id} --from-note`"
         yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
-    yield from map(ui.folded, _history(desk.reader.letters.past_states(entry.id)))
+    states = desk.reader.letters.past_states(entry.id)
+    yield from map(ui.folded, _history(states, ui.local_time))
     if entry.kind in ("pending", "approved"):
-        yield ui.folded(life.describe(entry.state))
+        yield ui.folded(life.describe(entry.state, when=ui.local_time))
     if isinstance(entry.state, life.Approved) and entry.state.code == Limited.code:
         yield ui.folded(f"{desk.meter().describe()}.")
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
@@ -206,7 +207,7 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
         ui.say(sentence)
     rows = []
     for entry in entries:
-        rows.append(ui.folded(life.describe(entry.state, id=entry.id)))
+        rows.append(ui.folded(life.describe(entry.state, id=entry.id, when=ui.local_time)))
         if path := desk.reader.notes.location(entry.id).path:
             rows.append(f"  {path}")
     ui.output({"letters": [_letter_json(desk, entry) for entry in entries]}, rows)
@@ -411,9 +412,9 @@ def _summary_json(summary: LetterSummary) -> dict[str, Any]:
     }
 
 
-def _history(states: Sequence[life.State]) -> list[str]:
+def _history(states: Sequence[life.State], when: Callable[[Stamp], str]) -> list[str]:
     before = (None, *states)
-    return [life.describe_step(*step) for step in zip(states, before, strict=False)]
+    return [life.describe_step(*step, when=when) for step in zip(states, before, strict=False)]
 
 
 def _letter_json(desk: Desk, entry: Entry) -> dict[str, Any]:
@@ -422,7 +423,7 @@ def _letter_json(desk: Desk, entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "state": entry.kind,
-        "said": life.describe(entry.state, id=entry.id),
+        "description": life.describe(entry.state, id=entry.id),
         "agent": entry.agent,
         "account": letter.account,
         "from": str(letter.sender),
@@ -440,5 +441,5 @@ def _letter_json(desk: Desk, entry: Entry) -> dict[str, Any]:
             for line in entry.card.lines
         ],
         "created": entry.created.iso,
-        "history": _history(history),
+        "history": _history(history, lambda stamp: stamp.iso),
     }

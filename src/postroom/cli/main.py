@@ -127,16 +127,16 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as why:  # noqa: BLE001 - cells of a damaged ledger may hold anything
-        return _report(_as_error(why), as_json=as_json)
+        return _report(_as_error(why, arguments), as_json=as_json)
     return OK
 
 
-def _as_error(why: Exception) -> PostroomError:
+def _as_error(why: Exception, arguments: list[str]) -> PostroomError:
     match why:
         case PostroomError():
             return why
         case click.ClickException():
-            return Invalid(why.format_message(), remedy=_hint(why))
+            return Invalid(why.format_message(), remedy=_hint(why, arguments))
         case OSError():
             place = f"{why.filename}: " if why.filename else ""
             remedy = "Check that it exists and that you may use it."
@@ -150,14 +150,17 @@ def exit_code(error: PostroomError) -> int:
     return next((EXITS[kind] for kind in type(error).__mro__ if kind in EXITS), UNEXPECTED)
 
 
-def _hint(usage: click.ClickException) -> str:
-    context = getattr(usage, "ctx", None)
+def _hint(usage: click.ClickException, arguments: list[str]) -> str:
     if isinstance(usage, click.exceptions.UsageError) and "No such command" in usage.message:
         from difflib import get_close_matches
 
         for near in get_close_matches(usage.message.split("'")[1], COMMANDS, n=1):
             return f"Did you mean `postroom {near}`?"
-    return f"See `{context.command_path} --help`." if context else ""
+    # Click gives no context with an option that lacks its argument.
+    context = getattr(usage, "ctx", None)
+    command = [each for each in arguments[:1] if each in COMMANDS]
+    path = context.command_path if context else " ".join(["postroom", *command])
+    return f"See `{path} --help`."
 
 
 def _colour() -> bool | None:

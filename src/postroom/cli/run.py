@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 PROGRAM: Final = (sys.executable, "-P", "-m", "postroom")
 CALL_SECONDS: Final = 20.0  # for one answer of a server
 AGENT: Final = "watcher"  # as which the servers are asked
+REHEARSES: Final = (
+    "In rehearsal, mail gets notes and decisions; answers are drafted once you are live."
+)
 FAILED_ROUND: Final = 8  # the exit code of `--once` where something went wrong
 _IS_MAC: Final = sys.platform == "darwin"
 _TEXTS: Final = tomllib.loads(ui.read_text("run.toml"))
@@ -58,8 +61,8 @@ def _describe(event: str, facts: dict[str, object], name: str) -> str:
         account = f"account {facts['account']}: " if "account" in facts else ""
         error = str(facts["error"]).rstrip(".")
         return f"{account}{error}. {facts.get('remedy', '')}".strip()
-    reason = str(facts.get("said", "")).rstrip(".")
-    values = facts | {"name": ui.fit(name, 60).rstrip(), "said": reason and f": {reason}"}
+    reason = str(facts.get("reason", "")).rstrip(".")
+    values = facts | {"name": ui.fit(name, 60).rstrip(), "reason": reason and f": {reason}"}
     return _EVENTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
 
 
@@ -87,6 +90,8 @@ def run_command(
             vault, mode = setup.desk.vault.root, setup.desk.rules.mode
             ui.say(f"The vault {vault}, every {setup.interval:g} seconds; {mode}.")
             ui.say("Ctrl-C ends it.")
+        if not as_json and not setup.desk.rules.live:
+            ui.say(REHEARSES)
         if with_desk:
             _serve_desk(stack, tell, as_json=as_json)
         worked = Orchestrator(setup).run(once=once, backlog=backlog)

@@ -94,7 +94,9 @@ def serve_page(
     person = ui.login_name() if person is None else person
     is_plain = person == one_line(person) and person.strip() and len(person) <= 64
     if not is_plain or person == "nobody":
-        raise Invalid("That is no name", remedy="Give one of 1 to 64 plain characters with --as.")
+        raise Invalid(
+            "That is not a name", remedy="Give one of 1 to 64 plain characters with --as."
+        )
     with ExitStack() as stack:
         desk = stack.enter_context(require_desk(config))
         if not stack.enter_context(desk.locks.hold_page()):
@@ -247,7 +249,7 @@ def listen(where: ListenAddress, option: str) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((where.host, where.port))
         except socket.gaierror as why:
-            problem = f"{where.host[:60]} is no address of this machine"
+            problem = f"{where.host[:60]} is not an address of this machine"
             raise Invalid(problem, remedy="Give one such as 127.0.0.1.") from why
         except OSError as why:
             raise Unavailable(

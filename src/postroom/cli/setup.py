@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from postroom.wiring.gmail import SignIn
 
 ROOM = "Postroom"
+NEXT = "Next: {mail}, then `postroom install CLIENT` connects an agent (claude-code, claude-desktop, cursor)."
 
 
 @ui.personal
@@ -61,7 +62,10 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
         desk.reconcile()
         state = config.state_for(desk.id)
         token = str(files.make_secret(files.token_file(state, agent)))
-    hint = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    rehearses = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    provider = config.account().provider
+    brings = "`postroom import PATH` brings mail in"
+    mail = brings if provider == "local" else f"`postroom auth {provider}` signs in"
     ui.output(
         {
             "vault": str(config.vault.path),
@@ -77,7 +81,8 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
             "Token": token,
             "Made": ", ".join(made) or "nothing: everything was there",
         },
-        *([] if config.mode.live else [hint]),
+        *([] if config.mode.live else [rehearses]),
+        NEXT.format(mail=mail),
     )
 
 
@@ -86,7 +91,7 @@ def _use_vault(vault: Path) -> bool:
     if not str(vault).isprintable():
         raise Invalid("The vault's path has unprintable characters", remedy="Rename the folder.")
     if vault.exists() and not vault.is_dir():
-        raise Invalid(f"{vault} is no folder", remedy="Name another.")
+        raise Invalid(f"{vault} is not a folder", remedy="Name another.")
     config = wiring.settings()
     file, source = config.file, config.source("vault.path")
     if source == "default":

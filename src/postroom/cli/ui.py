@@ -29,6 +29,7 @@ from postroom.core.errors import Denied
 from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
+    from postroom.core.stamp import Stamp
     from postroom.desk.desk import Desk
 
 WIDTH = 80
@@ -148,7 +149,7 @@ def open_terminal(remedy: str) -> Iterator[TextIO]:
 
 def confirm(question: str, remedy: str = NEEDS_DIGEST) -> bool:
     with open_terminal(remedy) as terminal:
-        # What was typed before the question is no answer to it.
+        # What was typed before the question is not an answer to it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         terminal.write(f"{question} [y/N] ")
         return terminal.readline().strip().lower() in {"y", "yes"}
@@ -276,7 +277,7 @@ def field_name(name: str) -> str:
 
 def field_list(name: str, items: Iterable[object]) -> list[str]:
     """Return a named list, broken only between its items."""
-    # A space within an item is no place to break: it is another character meanwhile.
+    # A space within an item is not a place to break: it is another character meanwhile.
     words = ", ".join(one_line(str(item)).replace(" ", "\0") for item in items)
     rows = _wrap(words, width() - FIELD - 1)
     return [field_name("" if at else name) + row.replace("\0", " ") for at, row in enumerate(rows)]
@@ -290,6 +291,10 @@ def envelope(people: Iterable[tuple[str, Sequence[object]]], subject: str) -> It
 
 def short_date(second: float) -> str:
     return datetime.fromtimestamp(int(second)).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def local_time(stamp: Stamp) -> str:
+    return short_date(stamp.wall)
 
 
 def size(count: int) -> str:

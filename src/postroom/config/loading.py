@@ -176,7 +176,7 @@ def _read_file(file: Path, *, required: bool = False) -> dict[str, Any]:
 def _read_layer(
     table: Mapping[str, object], origin: Origin, above: tuple[str, ...] = ()
 ) -> dict[str, Value]:
-    """Return every setting of a file's table, parsed; refuse by name what is no setting."""
+    """Return every setting of a file's table, parsed; refuse by name what is not a setting."""
     layer: dict[str, Value] = {}
     for name, raw in table.items():
         path = (*above, name)

@@ -381,7 +381,7 @@ class Config(NamedTuple):
 
 
 def unknown_setting(key: str, where: str = "") -> Invalid:
-    """Return the refusal of a key that is no setting, with the most similar key that is one."""
+    """Return the refusal of a key that is not a setting, with the most similar key that is one."""
     from difflib import get_close_matches
 
     name = key.split(".")[1] if key.startswith("accounts.") else "NAME"

@@ -125,7 +125,7 @@ class Action:
 
     def __post_init__(self) -> None:
         if self.actor not in ACTORS or self.result not in RESULTS:
-            raise ValueError(f"{self.actor!r} or {self.result!r} is no word of the log")
+            raise ValueError(f"{self.actor!r} or {self.result!r} is not a word of the log")
         if any(key.casefold() in ("body", "text", "html") for key in self.parameters):
             raise ValueError("bodies are never logged")
         for name, most in _LONGEST.items():
@@ -199,7 +199,7 @@ def sealed(line: str, key: str) -> bool:
 
 
 def digest(line: str) -> str:
-    # A damaged file may hold what is no text; it has a digest all the same.
+    # A damaged file may hold what is not text; it has a digest all the same.
     return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -236,7 +236,7 @@ _TYPES = {**dict.fromkeys(_TEXTS, str), "seq": int, "parameters": dict}
 
 
 def read(line: str) -> ParsedLine | None:
-    """Return what a line says, or nothing where it is no line of a log, whatever else it is."""
+    """Return what a line says, or nothing where it is not a line of a log, whatever else it is."""
     if len(line) > MAX_LINE:
         return None
     try:

@@ -194,7 +194,7 @@ def _rule(number: int, text: str) -> Rule:
     refused = argument and chosen not in _WITH_TEXT
     _check(
         number,
-        (not chosen, f"{decision[:40]!r} is no decision; those are {', '.join(DECISIONS)}"),
+        (not chosen, f"{decision[:40]!r} is not a decision; those are {', '.join(DECISIONS)}"),
         (refused, f"{chosen} takes no text, only {', '.join(_WITH_TEXT)} do"),
         (len(argument) > MAX_TEXT, f"the text is longer than {MAX_TEXT:,} characters"),
     )

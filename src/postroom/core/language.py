@@ -70,7 +70,7 @@ def _read_text(term: _Term) -> Query:
 def _read_label(term: _Term) -> Query:
     if term.value.strip():
         return nodes.Labelled(label_key(system_label(term.value) or term.value))
-    raise term.wrong("is no label", "Name one, as in label:work.")
+    raise term.wrong("is not a label", "Name one, as in label:work.")
 
 
 def _read_place(term: _Term) -> Query:
@@ -91,14 +91,14 @@ def _read_choice(term: _Term) -> Query:
 
 
 def _read_date(term: _Term) -> Query:
-    newer, why = term.operator in ("after", "newer"), "is no date"
+    newer, why = term.operator in ("after", "newer"), "is not a date"
     if _SECONDS.fullmatch(term.value):
         return nodes.Dated(newer, int(term.value))
     if found := _DAY.fullmatch(_YEAR_LAST.sub(r"\3/\1/\2", term.value)):
         try:
             return nodes.Dated(newer, date(int(found[1]), int(found[3]), int(found[4])))
         except ValueError:
-            why = "is no day of the calendar"
+            why = "is not a day of the calendar"
     forms = "2024/01/31, 2024-01-31, 01/31/2024 or seconds since 1970 in 9 to 11 digits"
     raise term.wrong(why, f"Write {term.operator}: and {forms}.")
 
@@ -107,7 +107,7 @@ def _read_age(term: _Term) -> Query:
     if found := _AGE.fullmatch(term.value.lower()):
         return nodes.Age(term.operator == "newer_than", int(found[1]), found[2])
     forms = f"a number up to {MAX_AGE} and h, d, m or y, as in {term.operator}:2d"
-    raise term.wrong("is no age", f"Write {forms}.")
+    raise term.wrong("is not an age", f"Write {forms}.")
 
 
 def _read_size(term: _Term) -> Query:
@@ -115,13 +115,13 @@ def _read_size(term: _Term) -> Query:
     if found and (count := int(found[1]) * 1024 ** " KMG".index(found[2] or " ")) <= MAX_SIZE:
         return nodes.Size(term.operator != "smaller", count)
     forms = f"bytes, or K, M or G, as in {term.operator}:10M, up to {MAX_SIZE:,} bytes"
-    raise term.wrong("is no size", f"Write {forms}.")
+    raise term.wrong("is not a size", f"Write {forms}.")
 
 
 def _read_message_id(term: _Term) -> Query:
     if value := term.value.strip("<> \t\r\n"):
         return nodes.MessageId(value)
-    raise term.wrong("is no Message-ID", "Write it as in rfc822msgid:abc@mail.example.org.")
+    raise term.wrong("is not a Message-ID", "Write it as in rfc822msgid:abc@mail.example.org.")
 
 
 _NO_LABELS: Final = frozenset({"archive", "chats", "scheduled", "snoozed"})  # places in Gmail

@@ -52,9 +52,9 @@ class Enclosure:
         plain = name.strip(". ") and name == clean(name).text and not set(name) & set("/\\\n\t")
         unknown = not re.fullmatch(_TYPE, self.type)
         raise_if(
-            (not plain, f"{name!r} is no file name", "Give a plain name such as report.pdf."),
+            (not plain, f"{name!r} is not a file name", "Give a plain name such as report.pdf."),
             (len(name) > 200, "An attachment's name is longer than 200 characters", "Shorten it."),
-            (unknown, f"{self.type!r} is no content type", "Give one such as application/pdf."),
+            (unknown, f"{self.type!r} is not a content type", "Give one such as application/pdf."),
         )
 
 
@@ -81,11 +81,11 @@ class Letter:
         hidden = re.search(_NOT_ONE_LINE, self.subject) or clean(self.subject).removed
         where = "The subject holds a line break or an invisible character"
         raise_if(
-            (not re.fullmatch(_ID, self.id), f"{self.id!r} is no letter's id", ""),
+            (not re.fullmatch(_ID, self.id), f"{self.id!r} is not a letter's id", ""),
             (not self.envelope, "The letter has no recipient", "Name at least one in `to`."),
             (hidden, where, "Write it as one line of plain text."),
-            (not re.fullmatch(_NAME, self.account), f"{self.account[:40]!r} is no account", ""),
-            (not re.fullmatch(_NAME, self.thread), f"{self.thread[:40]!r} is no thread", ""),
+            (not re.fullmatch(_NAME, self.account), f"{self.account[:40]!r} is not an account", ""),
+            (not re.fullmatch(_NAME, self.thread), f"{self.thread[:40]!r} is not a thread", ""),
         )
         limits = {"subject": MAX_SUBJECT, "text": MAX_TEXT, "html": MAX_TEXT}
         for name, text in (("subject", self.subject), ("text", self.text), ("html", self.html)):
@@ -98,7 +98,7 @@ class Letter:
                 (len(text) > limits[name], long, "Shorten it."),
             )
         for header in (*self.references, *filter(None, (self.in_reply_to,))):
-            raise_if((not is_message_id(header), f"{header[:80]!r} is no Message-ID", ""))
+            raise_if((not is_message_id(header), f"{header[:80]!r} is not a Message-ID", ""))
         size = len(self.text) + len(self.html) + sum(len(a.content) for a in self.attachments)
         many = f"A letter has at most {MAX_REFERENCES} references"
         large = f"The letter holds {size:,} bytes; {MAX_BYTES:,} is the most"

@@ -138,7 +138,9 @@ def parse_href(attributes: str) -> str | None:
     long = f"A link has {len(href):,} characters; {MAX_HREF:,} is the most"
     mails = href[:7].lower() == "mailto:" and len(href) > 7
     plain = not _REFUSED.search(href) and not clean(href).removed
-    relative = f"The link {clean(href[:60]).text!r} is no absolute http, https or mailto address"
+    relative = (
+        f"The link {clean(href[:60]).text!r} is not an absolute http, https or mailto address"
+    )
     whole = "Write the whole address, without a user name and spaces."
     raise_if(
         (len(href) > MAX_HREF, long, ""),
@@ -308,7 +310,7 @@ def _written(token: Token) -> str:
 
 
 def _unreadable(rest: str) -> str:
-    """Return why this, which begins with `<`, is no tag."""
+    """Return why this, which begins with `<`, is not a tag."""
     if named := _NAME.match(rest):
         known = named[1].lower() in _ALLOWED
         return f"<{named[1]}> is not {'written as a whole tag' if known else 'allowed'}"

@@ -100,7 +100,7 @@ class Card:
                 case [str() as kind, str() as what, str() as where] if kind in SOURCES:
                     sources.append(ItemSource(kind, what, where))
                 case _:
-                    raise Invalid("This is no risk card")
+                    raise Invalid("This is not a risk card")
         return cls(tuple(lines), tuple(sources))
 
 

@@ -229,6 +229,7 @@ class NoteDisplay:
             is_at_location=bool(location.path) and self._vault.stat(location.path) is not None,
             unfinished_write=planned if is_unfinished else "",
             is_slip_gone=bool(slip) and self._slip(slip) is None,
+            notice=location.notice,
         )
         source = LetterSource(self._ledger, self._rules, self._desk, entry)
         files = [_letter_note(one, source) for one in seen]

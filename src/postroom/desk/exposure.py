@@ -271,7 +271,7 @@ def _written_to(box: Mailbox, address: Address) -> bool:
 
 
 def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
-    """Return all mails of the conversation in which a letter is a reply; None if the letter is no reply."""
+    """Return all mails of the conversation in which a letter is a reply; None if the letter is not a reply."""
     if not letter.thread:
         return None
     return [message.mail for message in box.thread(letter.thread).messages]

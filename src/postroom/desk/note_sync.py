@@ -234,7 +234,7 @@ class NoteSync:
                     note = Note.parse(raw)
             except Corrupt as why:
                 yield SeenNote(path, file, key, problem=why.message)
-            except PostroomError:  # the file has gone meanwhile, or is no regular file
+            except PostroomError:  # the file has gone meanwhile, or is not a regular file
                 continue
             if same:  # outside of `try`: an error of the ledger must not make the note look missing
                 with self.ledger.write(synced=False) as tx:

@@ -68,6 +68,7 @@ class LetterRecord:
     is_at_location: bool = False  # whether there is a file at `location` now
     unfinished_write: str = ""  # the path of a write that was done, but not recorded
     is_slip_gone: bool = False  # whether the slip that approved the letter was taken away
+    notice: str = ""  # what the note says to the person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,20 +249,18 @@ def _in(place: str, files: Sequence[LetterNote]) -> list[LetterNote]:
 def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
     at_home = [file for file in files if file.folder in HOMES]
     if at_home:
-        copies: list[Action] = [
-            Report(
-                f"{file.path} is a copy: the letter {record.id} still waits in"
-                f" {at_home[0].folder}/, so nothing was decided. Move the note itself."
-            )
+        copies = [
+            f"{file.path} is a copy: the letter {record.id} still waits in"
+            f" {at_home[0].folder}/, so nothing was decided. Move the note itself."
             for file in files
             if file not in at_home
         ]
-        return [*copies, _keep_in_place(record, at_home)]
+        return [_keep_in_place(record, at_home), *_report_copies(record, copies)]
     if not files:
         return [_restore(record)]
     if any(file.path == record.location for file in files):
         # The note is where Postroom last put or saw it, in the folder of the letter's earlier state: a crash came
-        # before Postroom moved it back. That is no verdict.
+        # before Postroom moved it back. That is not a verdict.
         return [Update(record.id)]
     if rejected := _in(REJECTED, files):
         return [_reject(record, rejected[0])]
@@ -269,6 +268,15 @@ def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -
         several = "Several notes of it are in Approved/, and they differ."
         return [put_back(record.id, files[0].path, several)]
     return [_plan_verdict(record, files[0], rules)]
+
+
+def _report_copies(record: LetterRecord, sentences: Sequence[str]) -> list[Action]:
+    """Return the reports that the note does not have yet; the note gets them too, so that each is made once."""
+    new = [sentence for sentence in sentences if sentence not in record.notice]
+    if not new:
+        return []
+    notice = " ".join(filter(None, (record.notice, *new)))
+    return [*map(Report, new), Update(record.id, notice=notice)]
 
 
 def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> Update:
@@ -364,6 +372,7 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
     is_at_location = record.is_at_location and record.location.startswith(f"{right}/")
     is_in_place = is_at_location or bool(standing)
     actions: list[Action] = []
+    ignored: list[str] = []
     for file in elsewhere:
         copy = f"{file.path} is a copy of the letter {record.id}, and"
         if file.path == record.location:
@@ -372,13 +381,13 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
             back = f"{why}: the note of the letter {record.id} is back in {right}/."
             actions.append(Update(record.id, path=file.path, report=back))
         elif right == APPROVED:
-            actions.append(Report(f"{copy} is ignored."))
+            ignored.append(f"{copy} is ignored.")
         else:
             actions.append(MoveFile(file.path, right, f"{copy} went to {right}/."))
         is_in_place = True
     if standing and all(file.path != record.location for file in elsewhere):
         actions.append(_keep_in_place(record, standing))
-    return actions
+    return actions + _report_copies(record, ignored)
 
 
 # Notes without a letter
@@ -390,13 +399,13 @@ def plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
         agent = file.by.agent if file.by and not file.by.inode_only else None
         return [PresentRequest(file.path, agent, doubtful=file.by is not None)]
     if file.is_mail:
-        return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
+        return [Report(f"{file.path} is a mail, not a letter: nothing of it is sent.")]
     if file.folder == APPROVED:
         return _plan_unowned_approved(file, rules)
     if file.folder != DRAFTS or not file.is_proposed:
         return []
     if "to" in file.missing:
-        return [Report(f"{file.path} is no letter: it has no `to`.")]
+        return [Report(f"{file.path} is not a letter: it has no `to`.")]
     form = "note" if file.by else "draft"
     return [Freeze(file.path, _author(file.by), form=form)] if rules.live else []
 

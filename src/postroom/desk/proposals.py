@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_HOME = "Pending_Approval"
 PERSON = "person"
 ORCHESTRATOR = "orchestrator"
-# Authors that are no agents.
+# Authors that are not agents.
 AUTHORS = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}
 MAX_KEY = 200  # characters of an idempotency key
 

@@ -77,7 +77,7 @@ class Verdicts:
         """Raise `Denied` for a verdict by a note or slip if the trust level is not `folder`."""
         if self.rules.trust != "folder" or tx.settings.is_trust_raised:
             raise Denied(
-                "At trust level desk a note in a folder is no verdict",
+                "At trust level desk a note in a folder is not a verdict",
                 remedy=f"Approve it with `postroom approve {id}`.",
             )
 

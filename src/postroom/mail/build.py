@@ -75,7 +75,7 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 def _mailbox(address: Address) -> list[str]:
     name, spec = address.name, address.spec
     if not re.fullmatch(rf"[.{_ATEXT}]+@[A-Za-z0-9.-]+", spec):
-        raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
+        raise Invalid(f"{spec[:80]!r} is not an address that a header can hold")
     if not name:
         return [spec]
     if len(name) <= LINE and name.isascii() and "=?" not in name:

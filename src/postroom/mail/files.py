@@ -49,7 +49,7 @@ class MailSource(NamedTuple):
     """Mail at a path."""
 
     path: Path
-    kind: str  # mbox, maildir, eml, other (a file that is no mail) or closed (it may not be read)
+    kind: str  # mbox, maildir, eml, other (not a mail) or closed (it may not be read)
     size: int  # bytes to read
     label: str = INBOX  # of a Maildir's folder
 
@@ -63,7 +63,7 @@ class FileMail(NamedTuple):
 
 
 def sources(path: Path) -> list[MailSource]:
-    """Return the sources at this path: a file, or all files of a folder's tree, those that are no mail included.
+    """Return the sources at this path: a file, or all files of a folder's tree, those that are not mail included.
 
     Raises `NotFound` for a path that does not exist, `Invalid` if nothing there is mail.
     """
@@ -73,8 +73,10 @@ def sources(path: Path) -> list[MailSource]:
         raise Invalid(f"{path} is neither a file nor a folder", remedy=_GIVE)
     found = list(_tree(path)) if path.is_dir() else [_file_source(path)]
     if all(source.kind == "other" for source in found):
-        what = "There is no mail in" if path.is_dir() else "This is no mail:"
-        raise Invalid(f"{what} {path}", remedy=_GIVE)
+        if path.is_dir():
+            raise Invalid(f"There is no mail in {path}", remedy=_GIVE)
+        why = "no mail header" if found[0].size else "it is empty"
+        raise Invalid(f"{path} was not imported: {why}", remedy=_GIVE)
     return found
 
 
@@ -135,7 +137,7 @@ def _read_file(path: Path, labels: frozenset[str]) -> FileMail:
     if len(raw) > MAX_MAIL:
         return FileMail(None, about.st_size, f"{path}: larger than {MAX_MAIL:,} bytes")
     if not _HEADER_LINE.match(raw):
-        return FileMail(None, len(raw), f"{path}: {'no mail' if raw.strip() else 'empty'}")
+        return FileMail(None, len(raw), f"{path}: {'no mail header' if raw.strip() else 'empty'}")
     return FileMail(Arrival(raw, labels, int(about.st_mtime)), len(raw))
 
 

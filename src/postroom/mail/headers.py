@@ -210,7 +210,7 @@ def words(value: str) -> str:
     for found in _WORD.finditer(value):
         named = found[1].partition("*")[0].lower()
         gap = value[end : found.start()]
-        # White space between two encoded-words is no text (RFC 2047 section 6.2).
+        # White space between two encoded-words is not text (RFC 2047 section 6.2).
         adjacent = end > 0 and not gap.strip()
         if not adjacent or named != charset:
             text += decode(bytes(pending), charset)[0]
@@ -340,7 +340,7 @@ def ids(value: str) -> tuple[str, ...]:
 
 
 def seconds(value: str) -> int | None:
-    """Return a date in seconds since 1970, or None where it is no date of mail."""
+    """Return a date in seconds since 1970, or None where it is not a date of mail."""
     try:
         parsed = parsedate_tz(value[:200])
         if parsed is None:

@@ -406,7 +406,7 @@ class _Page:
 
     def _separate(self, element: _Element) -> None:
         if element.name in _TAGS["blocks"]:
-            # A list inside a list is no paragraph of its own.
+            # A list inside a list is not a paragraph of its own.
             paragraph = element.name in _TAGS["paragraphs"] and element.lists < 2
             self._lines.separate(2 if paragraph else 1)
         elif element.name in _TAGS["cells"]:

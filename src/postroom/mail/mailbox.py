@@ -225,7 +225,7 @@ def check_page_size(limit: int) -> None:
 
 
 def not_found(what: str, id: str) -> NotFound:
-    return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
+    return NotFound(f"There is no {what} {one_line(id[:40])}", remedy="Search for it again.")
 
 
 def no_attachment(part: str) -> NotFound:

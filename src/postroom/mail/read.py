@@ -146,7 +146,7 @@ def read_fields(
     block = raw[start:close]
     lines = _FOLD.sub(b"", block).split(b"\n")
     found: HeaderFields = {}
-    strange: list[int] = []  # lines that are no header
+    strange: list[int] = []  # lines that are not a header
     last = -1
     for at, line in enumerate(lines[:-1] if cut and len(lines) > 1 else lines):
         name, colon, value = line.partition(b":")
@@ -159,11 +159,11 @@ def read_fields(
     if strange and first and block.startswith((b"From ", b">From ")):
         del strange[0]  # the line that an mbox puts before each mail
     if strange and strange[0] <= last:
-        findings.note("A line among the headers is no header")
+        findings.note("A line among the headers is not a header")
     late = next((at for at in strange if at > last), None)
     if late is None:
         return found, body
-    # No blank line between header and text: the text begins at the first line that is no header.
+    # No blank line between header and text: the text begins at the first line that is not a header.
     places = [begun.start() for begun in _LINE.finditer(block)]
     if first or last >= 0:
         findings.note("The blank line between header and text is missing")

@@ -237,7 +237,7 @@ class _Connection:
             if is_object and len(answer.model_dump_json()) <= MAX_ANSWER:
                 return answer
         except TimeoutError:
-            noise = ", but lines that are no messages" if self._printed_noise else ""
+            noise = ", but lines that are not messages" if self._printed_noise else ""
             cause = f"no answer within {self._timeout:g} seconds{noise}"
         except MCPError as error:
             if error.code in _WRONG_CALL:
@@ -271,7 +271,7 @@ class _Connection:
                     command=program,
                     args=rest,
                     env=dict(environ),
-                    encoding_error_handler="replace",  # a byte that is no UTF-8 would end the SDK
+                    encoding_error_handler="replace",  # a byte that is not UTF-8 would end the SDK
                 )
                 async with Client(self._observe(stdio_client(server, errlog=devnull))) as client:
                     await self._list_read_only_tools(client.session)
@@ -328,7 +328,7 @@ def _as_json(tool: str, arguments: Values) -> Values:
         text = json.dumps([tool, arguments], ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise Invalid(
-            f"The arguments for {one_line(tool)[:80]} are no JSON",
+            f"The arguments for {one_line(tool)[:80]} are not JSON",
             remedy="Give texts, numbers, lists and objects, and no text that is half a character.",
         ) from None
     sent: Values = json.loads(text)[1]

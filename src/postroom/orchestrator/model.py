@@ -385,7 +385,7 @@ def _missing_extra() -> Invalid:
 def _check_address(endpoint: str) -> tuple[str, bool]:
     """Return the address and whether it is on this machine; refuse one that others could read along."""
     parts, host, is_local = urlsplit(""), "", False
-    with suppress(ValueError):  # no address, a port that is no number, or a host with a name
+    with suppress(ValueError):  # not an address, a port that is not a number, or a host with a name
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "", parts.port
         is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -153,12 +153,12 @@ class Orchestrator:
         desk = self.context.desk
         before = desk.reader.actions.head()  # it grows with everything that happens
         remarks = desk.reconcile(adopt=True)
-        if begins_round:  # what is still so in the next round is no passing remark
+        if begins_round:  # what is still so in the next round is not a passing remark
             self._dashboard.remarks = remarks
         self._tell_once(*remarks)
         for entry in desk.send_approved():
             why = _why_not_sent(entry.state)
-            self.context.emit("letter", letter=entry.id, state=entry.kind, said=why)
+            self.context.emit("letter", letter=entry.id, state=entry.kind, reason=why)
         self._tell_once(*desk.problems)
         desk.problems.clear()
         self._last_tick = time.monotonic()
@@ -170,7 +170,7 @@ class Orchestrator:
                 if len(self._reported) > MOST_SENTENCES:
                     self._reported.clear()
                 self._reported.add(sentence)
-                self.context.emit("said", text=sentence)
+                self.context.emit("remark", text=sentence)
 
     def _wait_for_undo_windows(self) -> None:
         desk = self.context.desk
@@ -356,7 +356,7 @@ class Dashboard:
             },
             "mails": records.count_by_state(),
             "health": [
-                {"part": one.part, "well": one.is_well, "said": one.text} for one in self._health()
+                {"part": one.part, "ok": one.is_well, "text": one.text} for one in self._health()
             ],
         }
         text = json.dumps(progress, indent=1) + "\n"

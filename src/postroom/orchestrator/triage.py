@@ -255,7 +255,7 @@ def _parse_note(values: ToolValues) -> NoteText:
     fields, body = values.get("frontmatter"), values.get("body")
     if isinstance(fields, dict) and isinstance(body, str):
         return NoteText(fields, body, bool(values.get("next_offset")))
-    raise Corrupt("The answer of the vault's server is no note")
+    raise Corrupt("The answer of the vault's server is not a note")
 
 
 def _whole_text(path: str, answer: NoteText | PostroomError) -> str:

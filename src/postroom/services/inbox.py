@@ -204,7 +204,7 @@ class MailNotes:
     report: Callable[[str], None]
     broken: dict[str, str] = field(default_factory=dict)  # a person's notes that do not parse
     problems: dict[str, str] = field(default_factory=dict)  # by path, in this round
-    _strangers: dict[str, File] = field(default_factory=dict)  # files that are no mail's note
+    _strangers: dict[str, File] = field(default_factory=dict)  # files that are not a mail's note
 
     def create(self, items: Sequence[tuple[InboxItem, MailView, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
@@ -294,7 +294,7 @@ class MailNotes:
         previous, current = self._strangers, dict[str, File]()
 
         def remember_stranger(path: str, file: File) -> bool:
-            """Remember a file that is no open mail's note; return whether it is unchanged since the last round."""
+            """Remember a file that is not an open mail's note; return whether it is unchanged since the last round."""
             current[path] = file
             return previous.get(path) == file
 
@@ -394,7 +394,7 @@ class MailNotes:
         return seen if is_it else None
 
     def _look_at_stranger(self, seen: SeenNote, keys: Collection[str]) -> None:
-        """Look at a note that is no open mail's: one that a person brought back is its mail's again."""
+        """Look at a note that is not an open mail's: one that a person brought back is its mail's again."""
         opened = seen if seen.note or seen.problem else self.sync.open(seen.path, seen.file)
         path, note = opened.path, opened.note
         if note is None:

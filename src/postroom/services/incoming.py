@@ -38,7 +38,7 @@ _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
 
 def parse_message(values: Mapping[str, Any]) -> MailView:
-    """Return the mail that `get_email` answered; one that is no mail is `Corrupt`."""
+    """Return the mail that `get_email` answered; one that is not a mail is `Corrupt`."""
 
     def texts(name: str) -> tuple[str, ...]:
         return tuple(one_line(str(text)) for text in values.get(name, ()))
@@ -71,7 +71,7 @@ def parse_message(values: Mapping[str, Any]) -> MailView:
             hidden_chars=int(values.get("hidden_chars", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Corrupt("The answer of the email server is no mail") from error
+        raise Corrupt("The answer of the email server is not a mail") from error
 
 
 def address(person: str) -> str:

@@ -282,7 +282,7 @@ class MailboxService:
                     return self._draft(call, account, draft)
         if known is None or known[1] != call.agent:
             raise Denied(
-                f"{one_line(id)[:60]!r} is no draft that Postroom made for you",
+                f"{one_line(id)[:60]!r} is not a draft that Postroom made for you",
                 remedy="Leave it to the person, and make a draft of your own.",
             )
         return id, known[0]
@@ -292,7 +292,7 @@ class MailboxService:
         name = _destination(destination)
         if name in SYSTEM_LABELS - {INBOX}:
             raise Invalid(
-                f"{name} is no place for a mail",
+                f"{name} is not a place for a mail",
                 remedy="Move it to INBOX or to a label of your own; add_label marks it.",
             )
         return self._sort(call, account, id, name, remove="" if name == INBOX else INBOX)
@@ -364,7 +364,7 @@ def _destination(name: str) -> str:
     plain = one_line(name)
     if not plain or plain != name.strip() or len(plain) > MAX_LABEL:
         raise Invalid(
-            f"{plain[:60]!r} is no label",
+            f"{plain[:60]!r} is not a label",
             remedy=f"Name one in at most {MAX_LABEL} plain characters.",
         )
     # Wide and ornamental letters are read as plain ones, by people and by servers.
@@ -373,7 +373,7 @@ def _destination(name: str) -> str:
         is_known = system_label(spelling) in (TRASH, SPAM, SENT, DRAFT)
         if is_known or label_key(spelling) in _OTHER_NAMES:
             raise Denied(
-                f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
+                f"{plain} is not a destination for tools: Trash, Spam, Sent and Drafts are the person's",
                 remedy="Choose another label, or leave the mail where it is.",
             )
     return system_label(plain) or plain

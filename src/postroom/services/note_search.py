@@ -158,7 +158,7 @@ class NoteSearch:
 
 
 def parse_note(path: str, raw: bytes, *, lenient: bool = False) -> Note:
-    """Return a file as a note; one that is no note, or `lenient` one that is broken, has no fields."""
+    """Return a file as a note; one that is not a note, or `lenient` one that is broken, has no fields."""
     if path.lower().endswith(NOTE):
         try:
             return Note.parse(raw)
@@ -175,4 +175,4 @@ def parse_body(path: str, raw: bytes) -> Note:
     try:
         return Note.parse(_EMPTY.replace(b"\n", newline) + raw)
     except Corrupt as why:
-        raise Corrupt(f"{path!r} is no text", remedy="Only text can be read here.") from why
+        raise Corrupt(f"{path!r} is not text", remedy="Only text can be read here.") from why

@@ -152,7 +152,7 @@ class Notebook:
         self.access.refuse_writing(place, new=True)
         place = self.with_ending(place, NOTE)
         if not place.lower().endswith(NOTE):
-            raise Invalid(f"{place!r} is no note", remedy=f"A note's path ends in {NOTE}.")
+            raise Invalid(f"{place!r} is not a note", remedy=f"A note's path ends in {NOTE}.")
         return place
 
     def with_ending(self, path: str, ending: str) -> str:
@@ -276,7 +276,7 @@ class Notebook:
         rules, note = self._desk.rules, version.note
         hint = reports[0] if reports else ""
         if not rules.live and note.text("status") == PROPOSED and note.text("to"):
-            hint = f"Postroom rehearses ({rules.source}): it is no letter yet."
+            hint = f"Postroom rehearses ({rules.source}): it is not a letter yet."
         return version._replace(hint=hint)
 
     def _letter_at(self, inside: str) -> str:

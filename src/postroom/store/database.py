@@ -193,7 +193,7 @@ _ERRORS: list[tuple[type[PostroomError], tuple[object, ...], str, str]] = [
      "{path} cannot be opened",
      "Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder."),
     (Corrupt, (UnicodeDecodeError, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),  # SQLite quotes what is damaged
-     "{path} is damaged or no database of Postroom's", "It is left as it is. Put a backup in its place."),
+     "{path} is damaged or not a database of Postroom's", "It is left as it is. Put a backup in its place."),
     (Invalid, (UnicodeEncodeError,), "A text holds half a character", "Use valid Unicode."),
     (Invalid, (sqlite3.SQLITE_INTERRUPT,), "This takes too long", "Ask for less: narrow the search."),
     (Unavailable, (sqlite3.SQLITE_FULL,), "The disk is full: {path} was not changed", f"Free some space. {_RETRY}"),

@@ -7,7 +7,7 @@ the error if it does not. `items` is the check of each item of a list; `values` 
 With `one_item`, a text stands for a list that holds it alone, an empty one for none. `aliases` are other names of the
 argument, which are not listed: a call gives one of all its names.
 
-Types are strict: `true` is no integer, and neither is 1.0. The words are Pydantic's, from whose models of the tools
+Types are strict: `true` is not an integer, and neither is 1.0. The words are Pydantic's, from whose models of the tools
 (`models.model_of`) these checks are generated; tests/properties compares the two.
 """
 
@@ -45,7 +45,7 @@ def parse(tool: str, checks: Checks, given: Mapping[str, Any]) -> dict[str, Any]
         else:
             problems.append(f"{_words((name,))} is missing")
     known = {*checks, *chain.from_iterable(check.get("aliases", ()) for check in checks.values())}
-    problems += [f"{_words((n,))} is no argument of this tool" for n in given if n not in known]
+    problems += [f"{_words((n,))} is not an argument of this tool" for n in given if n not in known]
     if not problems:
         return values
     more = f" and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""

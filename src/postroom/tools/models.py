@@ -94,7 +94,7 @@ Page = Annotated[
 
 # `approval`
 GmailId = Annotated[
-    str, AfterValidator(partial(check_pattern, "[!-~]+", "is no id")), at_most(MAX_ID)
+    str, AfterValidator(partial(check_pattern, "[!-~]+", "is not an id")), at_most(MAX_ID)
 ]
 
 # `dry-run`: what is longer than a listed bound is cut

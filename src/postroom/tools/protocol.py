@@ -61,7 +61,7 @@ class Caller(NamedTuple):
 
 
 class InvalidMessage(ValueError):
-    """A line that is no message; `id` is that of a request, where it can be made out."""
+    """A line that is not a message; `id` is that of a request, where it can be made out."""
 
     def __init__(self, id: Id | None = None) -> None:
         super().__init__("Invalid message")
@@ -182,7 +182,7 @@ def _has_field(value: dict[str, Any], name: str, shape: object) -> bool:
 def parse(line: bytes) -> Incoming | None:
     """Return the message of a line, or `None` for an answer, since nothing was asked.
 
-    Raises `InvalidMessage` for everything else. A batch is no message.
+    Raises `InvalidMessage` for everything else. A batch is not a message.
     """
     try:
         found = json.loads(line.decode("utf-8", "replace"))

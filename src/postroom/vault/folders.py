@@ -114,7 +114,7 @@ class Access:
         row = _find_row(path.partition("/")[0]) if self._room else None
         if row is None or self.row(path):
             return ""
-        return f"This is no folder of Postroom's: its own is {self._room}/{row.name}."
+        return f"This is not a folder of Postroom's: its own is {self._room}/{row.name}."
 
     def hidden(self, path: str) -> bool:
         """Whether tools see nothing of it."""

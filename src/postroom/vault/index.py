@@ -404,7 +404,7 @@ def conditions(text: str) -> list[tuple[str, str]]:
         name, value = (match[1].strip(), match[2].strip()) if match else ("", "")
         if not name or name[0] == "-" or " " in name or _OTHER.match(value):
             raise Invalid(
-                f"{part.strip()!r} is no condition of a filter",
+                f"{part.strip()!r} is not a condition of a filter",
                 remedy="Write field:value, several with AND between, a value in quotes where need be:"
                 ' status:pending AND tags:work AND title:"A, not B".',
             )

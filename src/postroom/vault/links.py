@@ -154,7 +154,7 @@ def rewrite(text: str, moved: Moved, files: Files, *, at: str, frontmatter: int 
 
 
 def rewrite_canvas(text: str, moved: Moved, files: Files, *, at: str) -> Rewritten:
-    """Return a canvas whose cards name the moved file; what is no JSON is left as it is."""
+    """Return a canvas whose cards name the moved file; what is not JSON is left as it is."""
     edits: list[_Edit] = []
     ambiguous: list[str] = []
     try:

@@ -417,7 +417,7 @@ def _parts(path: str) -> tuple[str, ...]:
     parts = tuple(path.split("/"))
     if not all(map(_NAME.fullmatch, parts)):
         raise Denied(
-            f"{path!r} is no path inside the vault",
+            f"{path!r} is not a path inside the vault",
             remedy="Name it from the vault's root: names with `/` between, none with a dot in front.",
         )
     if any(len(os.fsencode(part)) > MAX_NAME for part in parts):  # before a folder of it is made

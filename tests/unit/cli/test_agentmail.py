@@ -493,7 +493,7 @@ def test_a_mailbox_that_the_original_cannot_read_stops_nothing(repository: Perso
     code, out, err = mail(repository, "cleanup")
     assert code == 0
     assert "Messages removed: 2" in out
-    assert "alpha.jsonl has 1 lines that are no message; they stay as they are" in err
+    assert "alpha.jsonl has 1 lines that are not messages; they stay as they are" in err
 
 
 def test_names_in_files_reach_no_terminal_as_codes(repository: Person) -> None:

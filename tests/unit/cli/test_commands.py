@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 import stat
 import subprocess
 import sys
@@ -165,9 +163,9 @@ def test_state_and_mailbox_are_private(reader: Person) -> None:
         (["search", "--limit", "0"], 2, "--limit"),
         (["search", "--cursor", "zz", "x"], 2, "This cursor is not valid"),
         (["search", "--account", "work", "x"], 3, "There is no account work"),
-        (["read", "nope"], 3, "not found"),
-        (["read", "6ab27c9f00000"], 3, "not found"),
-        (["thread", "6ab27c9f00000"], 3, "not found"),
+        (["read", "nope"], 3, "There is no mail nope"),
+        (["read", "6ab27c9f00000"], 3, "There is no mail 6ab27c9f00000"),
+        (["thread", "6ab27c9f00000"], 3, "There is no conversation 6ab27c9f00000"),
         (["read"], 2, "Missing argument"),
         (["frobnicate"], 2, "No such command"),
         (["import", "missing.mbox"], 3, "does not exist"),
@@ -188,6 +186,23 @@ def test_every_mistake_is_answered_with_its_code_what_is_wrong_and_what_to_do(
         error = json.loads(as_json.err)["error"]
         assert error["message"]
         assert error["remedy"]
+
+
+def test_an_option_without_its_value_is_answered_with_the_help_of_its_command(
+    person: Person,
+) -> None:
+    for command, option in (("run", "--backlog"), ("search", "--limit")):
+        outcome = person.run(command, option)
+        assert outcome.code == 2
+        assert f"See `postroom {command} --help`." in outcome.err
+
+
+def test_a_text_without_a_mail_header_is_not_imported(person: Person) -> None:
+    (person.folder / "users").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    outcome = person.run("import", "users")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: users was not imported: no mail header\n")
+    assert not (person.folder / "state").exists()
 
 
 def test_every_command_works_before_anything_was_set_up(person: Person) -> None:
@@ -442,59 +457,3 @@ def test_each_command_starts_in_a_process_that_has_imported_nothing(person: Pers
         outcome = person.run_as_process(*ALONE.get(name, [name, "--help"]))
         assert outcome.code == (3 if "nothing" in ALONE.get(name, []) else 0), (name, outcome)
         assert "Traceback" not in outcome.err
-
-
-def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader: Person) -> None:
-    (reader.folder / "anyio.py").write_text("open('RAN', 'w')")  # which its server must not import
-    before = sorted(path for path in reader.folder.rglob("*") if path.is_file())
-    outcome = reader.run("demo")
-    assert outcome.code == 0, outcome.err
-    assert "40 new, 0 already here" in outcome.out
-    assert "agent > search_email(" in outcome.out
-    assert "486 hidden characters were removed." in outcome.out
-    assert outcome.out.count("Not sent. Letter ") == 3
-    assert "! The agent got ledger@bright-audit.example from" in outcome.out
-    assert "was sent at" in outcome.out
-    said = " ".join(outcome.out.split())
-    assert "The cookbook on Saturday: draft_reply, by line 6 of Handbook.md." in said
-    assert re.search(r"The letter [a-z2-7]{10} is sent\.", outcome.out)
-    assert all(len(line) <= 80 for line in outcome.out.splitlines())
-    assert sorted(path for path in reader.folder.rglob("*") if path.is_file()) == before
-
-
-def test_the_demos_folder_can_be_kept_and_used(person: Person) -> None:
-    kept = person.run("demo", "--keep", "try")
-    assert kept.code == 0
-    for name in ("POSTROOM_STATE", "VAULT_PATH"):
-        del person.environment[name]
-    person.environment["POSTROOM_CONFIG"] = str(person.folder / "try" / "postroom.toml")
-    assert "Gästebuch" in person.run("search", "hutte").out
-    waiting = person.run("pending", "--json").json["letters"]
-    assert len(waiting) == 3
-    # What to type next is there to be typed.
-    typed = re.findall(r"^  postroom (.+)$", kept.out, re.MULTILINE)
-    assert typed[0] == "desk"
-    assert len(typed) == 8
-    for line in typed[1:]:
-        arguments = shlex.split(line)
-        if arguments[0] == "approve":
-            arguments += ["--yes", person.show(arguments[1])["digest"]]
-        assert person.run(*arguments).code == 0, line
-    assert person.run("pending", "--json").json["letters"] == []
-
-
-def test_on_a_terminal_the_demo_lets_the_person_decide(person: Person) -> None:
-    said = person.at_terminal(
-        "demo",
-        answers=[
-            ("Enter to go on", "\n"),
-            ("Meanwhile", ""),
-            ("which waits:", "\n"),
-            ("postroom> ", "pending\n"),
-            ("Waiting for your decision", "nonsense\n"),
-            ("No such", "mcp\n"),
-            ("another terminal", "quit\n"),
-        ],
-    )
-    assert said.code == 0
-    assert "The demo's folder is removed" in said.out

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from datetime import datetime, timedelta
 from signal import Handlers
 
 import pytest
@@ -140,9 +141,21 @@ def test_a_letter_is_rejected_with_its_reason_and_revised_with_its_wish(live: Pe
     one, two = live.draft("one"), live.draft("two", subject="Other")
     assert live.run("reject", one, "--reason", "too long").code == 0
     assert live.run("revise", two, "--ask", "be kinder").code == 0
-    assert "too long" in live.show(one)["said"]
-    assert re.search(r"another version by .*: be kinder", live.show(two)["said"])
+    assert "too long" in live.show(one)["description"]
+    assert re.search(r"another version by .*: be kinder", live.show(two)["description"])
     assert {p.name for p in (live.vault / "Rejected").iterdir()} == {"one.md", "two.md"}
+
+
+def test_times_are_local_in_the_terminal_and_utc_in_json(live: Person) -> None:
+    id = live.draft()
+    (proposed,) = live.show(id)["history"]
+    moment = datetime.fromisoformat(proposed.removeprefix("Proposed at ").removesuffix("."))
+    live.environment["TZ"] = "XYZ-5"  # five hours east of Greenwich
+    local = f"{moment + timedelta(hours=5):%Y-%m-%d %H:%M}"
+    assert f"\nProposed at {local}.\n" in live.run("show", id).out
+    assert live.show(id)["history"] == [proposed]
+    rejected = live.run("reject", id).out
+    assert re.search(rf" at {local[:-2]}\d\d\.\n", rejected)
 
 
 def test_an_edit_is_looked_at_and_sent(live: Person) -> None:

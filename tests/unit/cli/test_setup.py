@@ -41,6 +41,23 @@ def test_init_makes_the_folders_a_dashboard_and_a_private_state(person: Person) 
     assert (person.folder / "state/ledger.sqlite").stat().st_mode & 0o077 == 0
 
 
+def test_init_names_the_next_step(person: Person) -> None:
+    made = " ".join(person.run("init").err.split())
+    assert "Next: `postroom import PATH` brings mail in, then `postroom install CLIENT`" in made
+    person.environment["POSTROOM_PROVIDER"] = "gmail"
+    assert "Next: `postroom auth gmail` signs in" in person.run("init").err
+
+
+def test_status_and_doctor_name_a_missing_vault_and_what_to_do(person: Person) -> None:
+    status, doctor = person.run("status"), person.run("doctor")
+    assert (status.code, doctor.code) == (3, 3)
+    for shown in (status.err, doctor.out):
+        words = " ".join(shown.split())
+        assert f"There is no vault at {person.vault} (VAULT_PATH)" in words
+        assert "Run `postroom init`" in words
+    assert person.run("doctor", "--json").json["checks"][-1]["part"] == "vault"
+
+
 def test_init_again_changes_nothing(person: Person) -> None:
     person.run("init")
     (person.vault / "Dashboard.md").write_text("mine now\n")
@@ -276,6 +293,7 @@ def test_the_log_is_whole_after_an_adoption(live: Person) -> None:
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
     live.draft("later", subject="Later")
     assert live.run("audit", "verify").code == 0
+    assert live.run("audit", "verify", "--json").json["complete"] is True
 
 
 def test_another_room_is_refused_until_the_person_has_moved_it(live: Person) -> None:

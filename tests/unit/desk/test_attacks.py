@@ -124,7 +124,8 @@ def test_a_copy_of_an_unknown_letters_note_never_comes_into_approved(office: Off
     office.look()
     (office.vault / "Pending_Approval").mkdir(exist_ok=True)
     shutil.copy(office.note(entry.id), office.vault / "Pending_Approval/copy.md")
-    office.look()
+    assert "copy.md is a copy of the letter" in office.look()
+    assert office.look() == ""
     assert [p.name for p in (office.vault / "Approved").iterdir()] == [
         next(p for p in office.notes(entry.id) if p.parent.name == "Approved").name
     ]
@@ -157,7 +158,7 @@ def test_a_slip_approves_nothing_once_the_ledger_is_at_level_desk(office: Office
     change_settings(office.desk.ledger, trust="desk")
     office.set_passphrase("open sesame")
     office.write("Approved/ann.md", SLIP)
-    assert "no verdict" in office.look(adopt=True)
+    assert "not a verdict" in office.look(adopt=True)
     office.desk.send_approved()
     assert office.state_of(entry.id) == "pending"
     assert sends(office) == []

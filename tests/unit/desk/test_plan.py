@@ -76,6 +76,12 @@ def slip(agent: str = "", path: str = APPROVED, **facts: object) -> UnownedNote:
     return unowned(path, agent, slip=SlipFacts(hash="abcd", **facts))  # type: ignore[arg-type]
 
 
+COPY = (
+    f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing was decided."
+    " Move the note itself."
+)
+
+
 class Case(NamedTuple):
     """A row of the table: what the ledger has, what the folders show, and what is to be done."""
 
@@ -170,7 +176,7 @@ CASES = [
         "a mail",
         None,
         [unowned(APPROVED, is_mail=True)],
-        [Report(f"{APPROVED} is a mail, and no letter: nothing of it is sent.")],
+        [Report(f"{APPROVED} is a mail, not a letter: nothing of it is sent.")],
     ),
     Case(
         "new-5",
@@ -205,7 +211,7 @@ CASES = [
         "a draft in Drafts/ without recipient",
         None,
         [unowned(DRAFT, is_proposed=True, missing=("to",))],
-        [Report(f"{DRAFT} is no letter: it has no `to`.")],
+        [Report(f"{DRAFT} is not a letter: it has no `to`.")],
     ),
     Case(
         "new-6",
@@ -343,13 +349,21 @@ CASES = [
         "a copy",
         record(PENDING),
         [unchanged(HOME), note(APPROVED)],
-        [
-            Report(
-                f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing"
-                " was decided. Move the note itself."
-            ),
-            Update(ID),
-        ],
+        [Update(ID), Report(COPY), Update(ID, notice=COPY)],
+    ),
+    Case(
+        "pending-9",
+        "a copy that the note names already",
+        record(PENDING, notice=f"Frozen anew. {COPY}"),
+        [unchanged(HOME), note(APPROVED)],
+        [Update(ID)],
+    ),
+    Case(
+        "pending-9",
+        "a copy beside another notice",
+        record(PENDING, notice="Frozen anew."),
+        [unchanged(HOME), note(APPROVED)],
+        [Update(ID), Report(COPY), Update(ID, notice=f"Frozen anew. {COPY}")],
     ),
     Case(
         "approved-1",

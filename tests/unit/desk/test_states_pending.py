@@ -319,6 +319,8 @@ def test_a_copy_in_approved_while_the_original_is_at_home_is_no_verdict_and_is_s
     (office.vault / APPROVED).mkdir()
     shutil.copy(note, office.vault / APPROVED / "copy.md")
     assert "Approved/copy.md is a copy" in office.look()
+    assert office.look() == ""  # once
+    assert "copy.md is a copy" in note.read_text()
     assert office.state_of(entry.id) == "pending"
     office.clock.go(HOUR)
     assert office.desk.send_approved() == []
@@ -332,6 +334,7 @@ def test_a_copy_in_rejected_while_the_original_is_at_home_is_no_verdict_and_is_s
     (office.vault / REJECTED).mkdir()
     shutil.copy(office.note(entry.id), office.vault / REJECTED / "copy.md")
     assert "Rejected/copy.md is a copy" in office.look()
+    assert office.look() == ""
     assert office.state_of(entry.id) == "pending"
 
 

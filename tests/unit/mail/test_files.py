@@ -214,8 +214,8 @@ def test_a_file_that_is_gone_when_it_is_read_is_named(tmp_path: Path) -> None:
     assert refused.refused.endswith("gone.mbox: No such file or directory")
 
 
-def test_a_text_whose_first_line_has_a_colon_is_no_mail(tmp_path: Path) -> None:
+def test_a_text_whose_first_line_has_a_colon_is_not_imported(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1::/:/bin/sh\n")
-    with pytest.raises(Invalid, match="This is no mail"):
+    with pytest.raises(Invalid, match="no mail header"):
         files.sources(file)

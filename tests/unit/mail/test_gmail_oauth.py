@@ -61,5 +61,5 @@ def test_a_folder_or_a_pipe_is_no_token(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "pipe"):
-        with pytest.raises(Denied, match="no plain file"):
+        with pytest.raises(Denied, match="not a plain file"):
             read_token(tmp_path / name)

@@ -86,7 +86,7 @@ def test_what_counts_for_nothing_is_on_the_dashboard(rounds: Rounds) -> None:
 def test_health_knows_the_rules_also_where_no_mail_came(rounds: Rounds) -> None:
     rounds.handbook("list: archive", "anything: bogus")
     rounds.round()
-    assert "- `Handbook.md`: **amiss**, `Handbook.md, line 6: 'bogus' is no decision" in board(
+    assert "- `Handbook.md`: **amiss**, `Handbook.md, line 6: 'bogus' is not a decision" in board(
         rounds
     )
     assert not [one for one in rounds.servers.asked if one[0] == "vault"]

@@ -113,7 +113,7 @@ def test_a_note_that_was_deleted_is_let_go_and_said(rounds: Rounds, asking: str)
     (rounds.vault / rounds.mail_note(asking)[0]).unlink()
     rounds.round()
     assert rounds.item(asking).state == "gone"
-    assert any("was deleted" in said["text"] for said in rounds.events("said"))
+    assert any("was deleted" in said["text"] for said in rounds.events("remark"))
     rounds.restart()
     rounds.round()
     assert not list(rounds.vault.glob("Needs_Action/*"))
@@ -309,7 +309,7 @@ def test_a_status_that_means_nothing_is_put_back_and_said(rounds: Rounds, asking
     change(rounds, asking, 'status: "needs_info"', "status: erledigt")
     rounds.round()
     assert rounds.status(asking) == ("Needs_Action", "needs_info")
-    assert any("was put back" in said["text"] for said in rounds.events("said"))
+    assert any("was put back" in said["text"] for said in rounds.events("remark"))
 
 
 def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds: Rounds, asking: str) -> None:

@@ -452,7 +452,7 @@ def test_a_pause_holds_by_any_spelling_and_beside_a_room(
     note = person.vault / room / "Approved" / "mine.md"
     note.write_text("---\nto: ann@example.com\nsubject: Hello\n---\n\nGood day.\n")
     outcome = person.run("run", "--once")
-    assert name in events(outcome, "letter")[0]["said"]
+    assert name in events(outcome, "letter")[0]["reason"]
     assert person.run("search", "in:sent", "--json").json["messages"] == []
     assert person.run("status", "--json").json["paused"] is True
 
@@ -476,6 +476,13 @@ def test_a_single_round_tells_cron_that_something_is_amiss(run: Person) -> None:
     outcome = run.run("run", "--once")
     assert outcome.code == 8
     assert "bogus" in run.run("doctor").out
+
+
+def test_in_rehearsal_the_first_lines_say_that_nothing_is_drafted(run: Person) -> None:
+    first = "In rehearsal, mail gets notes and decisions; answers are drafted once you are live."
+    assert first not in " ".join(run.run("run", "--once", "--text").err.split())
+    run.environment["DRY_RUN"] = "true"
+    assert " ".join(run.run("run", "--once", "--text").err.split()) == first
 
 
 def test_trouble_is_told_in_plain_words(run: Person) -> None:

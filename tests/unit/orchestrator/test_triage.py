@@ -286,7 +286,7 @@ def test_a_handbook_that_does_not_parse_stops_triage_and_names_the_line(rounds: 
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "pending")
     (said,) = rounds.events("trouble")
-    assert "Handbook.md, line 6: 'bin' is no decision" in said["error"]
+    assert "Handbook.md, line 6: 'bin' is not a decision" in said["error"]
     assert "line 6" in (rounds.vault / "Dashboard.md").read_text()
     rounds.handbook("anything: archive")
     rounds.round()

@@ -44,7 +44,7 @@ def test_all_problems_are_counted_and_the_first_three_named() -> None:
         "send: to is missing; cc: input should be a valid list; limit: input should be a valid integer"
         " and 2 more"
     )
-    assert refused(to=[], surprise=1) == "send: surprise is no argument of this tool"
+    assert refused(to=[], surprise=1) == "send: surprise is not an argument of this tool"
 
 
 def test_an_item_is_named_by_its_number() -> None:

@@ -232,7 +232,7 @@ def test_who_is_there_is_listed_with_their_status(alice: Visitor, bob: Visitor) 
         ({"recipient": "bob", "message": ""}, "no message provided"),
         ({"recipient": "bob", "message": "é" * 32_769}, "message exceeds maximum size of 64KB"),
         ({"recipient": "bob"}, "message is missing"),
-        ({"recipient": "bob", "message": "x", "sender": "carol"}, "sender is no argument"),
+        ({"recipient": "bob", "message": "x", "sender": "carol"}, "sender is not an argument"),
     ],
 )
 def test_what_is_wrong_is_said(alice: Visitor, arguments: dict[str, str], said: str) -> None:

@@ -419,7 +419,7 @@ def test_an_agents_draft_is_its_own_letter_and_it_is_told_what_became_of_it(pers
 def test_in_a_rehearsal_a_draft_is_told_to_be_none_yet(notes: Notes) -> None:
     ask = {"to": "ann@example.com", "subject": "Tea", "status": "pending_approval"}
     said = notes.done("write_note", path="Drafts/tea.md", frontmatter=ask, body="x")
-    assert said["hint"] == "Postroom rehearses (default): it is no letter yet."
+    assert said["hint"] == "Postroom rehearses (default): it is not a letter yet."
 
 
 def test_with_a_room_an_agent_is_told_where_its_folders_are(person: Person) -> None:

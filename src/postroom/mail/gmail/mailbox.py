@@ -172,13 +172,13 @@ class GmailMailbox(GmailSender):
         return SearchPage(items, following if isinstance(following, str) else "", _notes(query))
 
     def message(self, id: str) -> Message:
-        with _naming("Message", id):
+        with _naming("mail", id):
             found = self._api.get(_path(id, **_format(self._size(id))))
         return formats.message(found, self._label_names(found))
 
     def thread(self, id: str) -> Thread:
         how = {"format": "minimal", "fields": "id,messages(id,sizeEstimate)"}
-        with _naming("Thread", id):
+        with _naming("conversation", id):
             try:
                 found = self._api.get(f"{USER}/threads/{id}", **how)
             except NotFound:
@@ -191,16 +191,16 @@ class GmailMailbox(GmailSender):
             items = self._api.get_many(paths)
         mails = [formats.message(item, self._label_names(item)) for item in items]
         if not mails:
-            raise not_found("Thread", id)
+            raise not_found("conversation", id)
         mails.sort(key=lambda mail: mail.date)
         return Thread(id_field(found), tuple(mails))
 
     def raw(self, id: str) -> bytes:
-        with _naming("Message", id):
+        with _naming("mail", id):
             return b"".join(self._api.stream(f"{USER}/messages/{id}", "raw", format="raw"))
 
     def attachment(self, id: str, part: str) -> AttachmentStream:
-        with _naming("Message", id):
+        with _naming("mail", id):
             size = self._size(id)
         if size <= formats.LARGE:
             return AttachmentStream.of(mime.attachment(self.raw(id), part))
@@ -252,7 +252,7 @@ class GmailMailbox(GmailSender):
     ) -> RelabelResult:
         for label in add:
             new_label_name(label)
-        with _naming("Message", id):
+        with _naming("mail", id):
             found = self._api.get(_path(id, format="minimal", fields="labelIds"))
             before = self._label_names(found)
             known, removed = self._label_ids(add), self._label_ids(remove)
@@ -291,7 +291,7 @@ class GmailMailbox(GmailSender):
     ) -> MailboxDraft:
         self._check_version(id, version)
         raw, body = self.wire(letter, date=date), {"id": id, "message": thread_reference(letter)}
-        with _naming("Draft", id):
+        with _naming("draft", id):
             return self._draft(self._api.change("PUT", f"{USER}/drafts/{id}", body, raw), raw)
 
     def discard_draft(self, id: str, *, version: str) -> None:
@@ -300,7 +300,7 @@ class GmailMailbox(GmailSender):
             self._api.change("DELETE", f"{USER}/drafts/{id}")
 
     def _draft_version(self, id: str) -> str:
-        with _naming("Draft", id):
+        with _naming("draft", id):
             found = self._api.get(f"{USER}/drafts/{id}", format="minimal", fields="message(id)")
         return id_field(object_field(found))
 

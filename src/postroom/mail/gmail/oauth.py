@@ -265,7 +265,7 @@ def _read_private_json(file: Path, forbidden: int, again: str) -> dict[str, Any]
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(file) from None
     except NotRegularFile as error:
-        raise Denied(f"{file} is no plain file", remedy="Name the file itself.") from error
+        raise Denied(f"{file} is not a plain file", remedy="Name the file itself.") from error
     except OSError as error:
         raise Unavailable(
             f"{file} cannot be read: {error.strerror}", remedy="Make it a file that you may read."
@@ -287,4 +287,4 @@ def _read_private_json(file: Path, forbidden: int, again: str) -> dict[str, Any]
         found = json.loads(raw) if len(raw) <= MAX_FILE else None
         if isinstance(found, dict):
             return found
-    raise Corrupt(f"{file} is no JSON object", remedy=again)
+    raise Corrupt(f"{file} is not a JSON object", remedy=again)

@@ -146,7 +146,7 @@ def thread_reference(letter: Letter) -> Json:
 def _parse_proof(proof: str) -> tuple[str, str, str]:
     found = re.fullmatch(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})", proof)
     if not found:
-        raise Unavailable("What the ledger keeps of this letter is no proof of Gmail's")
+        raise Unavailable("What the ledger keeps of this letter is not a proof of Gmail's")
     return found[1], found[2], found[3]
 
 

@@ -280,10 +280,10 @@ def relabel(
     connection: sqlite3.Connection, id: str, add: frozenset[str], remove: frozenset[str]
 ) -> RelabelResult:
     """Change the labels of a mail in its row and in the index; return what changed. New labels are created."""
-    row = row_of(id, not_found("Message", id))
+    row = row_of(id, not_found("mail", id))
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     if not found:
-        raise not_found("Message", id)
+        raise not_found("mail", id)
     before = labels_of(found[0])
     gone = frozenset(_canonical(connection, name, make=False) for name in remove)
     new = frozenset(_canonical(connection, name, make=True) for name in add)

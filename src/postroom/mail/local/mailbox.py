@@ -114,11 +114,11 @@ class LocalMailbox:
         return tuple(notes)
 
     def message(self, id: str) -> Message:
-        missing = not_found("Message", id)
+        missing = not_found("mail", id)
         return self._messages("id = ?", row_of(id, missing), missing)[0]
 
     def thread(self, id: str) -> Thread:
-        missing = not_found("Thread", id)
+        missing = not_found("conversation", id)
         row = row_of(id, missing)
         # A thread has the id of its first mail. After a merge, that mail has the id of the other thread.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
@@ -141,10 +141,10 @@ class LocalMailbox:
         )
 
     def raw(self, id: str) -> bytes:
-        row = row_of(id, not_found("Message", id))
+        row = row_of(id, not_found("mail", id))
         found = self._database.row("SELECT content FROM raw WHERE id = ?", [row])
         if not found:
-            raise not_found("Message", id)
+            raise not_found("mail", id)
         return bytes(found[0])
 
     def attachment(self, id: str, part: str) -> AttachmentStream:
@@ -202,7 +202,7 @@ class LocalMailbox:
 
     def draft(self, id: str) -> MailboxDraft:
         row = "(SELECT message FROM draft WHERE draft.id = ?)"
-        (message,) = self._messages(f"id = {row}", id, not_found("Draft", id))
+        (message,) = self._messages(f"id = {row}", id, not_found("draft", id))
         return MailboxDraft(id, message.id, message)
 
     def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
@@ -238,7 +238,7 @@ class LocalMailbox:
         deleting = "DELETE FROM draft WHERE id = ? RETURNING message, tokens"
         found = connection.execute(deleting, [id]).fetchone()
         if not found:
-            raise not_found("Draft", id)
+            raise not_found("draft", id)
         if id_of(found[0]) != version:
             raise draft_changed(id)
         index.forget(connection, *found)
@@ -247,7 +247,7 @@ class LocalMailbox:
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
     ) -> tuple[int, Tokens]:
         """Store a mail that Postroom built, in this thread if it exists; return its row and its tokens."""
-        first = row_of(thread, not_found("Thread", thread)) if thread else -1
+        first = row_of(thread, not_found("conversation", thread)) if thread else -1
         known = connection.execute("SELECT thread FROM message WHERE id = ?", [first]).fetchone()
         parsed = index.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:

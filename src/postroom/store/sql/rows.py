@@ -201,7 +201,7 @@ def summary(row: Row) -> LetterSummary:
     id, agent, recipients, subject, card, created, kind, detail, fields = row
     with _parsing(id):
         lines, at, state = json.loads(card), stamp(created), life.load(kind, detail)
-        # The highest line is the first; facts are no warnings.
+        # The highest line is the first; facts are not warnings.
         level, _, warning = lines[0] if lines and lines[0][0] in (1, 2) else (0, "", "")
         more = json.loads(fields)
         return LetterSummary(id, agent, recipients, subject, level, warning, at, state, more)

@@ -192,7 +192,7 @@ def reply_email(
 def move_email(context: table.ToolContext, *, id: MailId, destination: Id) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
-    Trash, Spam, Sent and Drafts are no destinations.
+    Trash, Spam, Sent and Drafts are not destinations.
     """
     mailbox = context.services.mailbox
     change = mailbox.move(context.call, context.account, id, destination)

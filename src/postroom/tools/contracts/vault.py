@@ -252,7 +252,7 @@ def _decode_cursor(cursor: str) -> str:
 
 
 def _no_cursor() -> Invalid:
-    return Invalid("This is no cursor of this tool", remedy="Begin without one.")
+    return Invalid("This is not a cursor of this tool", remedy="Begin without one.")
 
 
 def _content(
