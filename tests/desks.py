@@ -20,7 +20,7 @@ from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk import verdicts
+from postroom.desk import note_text, verdicts
 from postroom.desk.desk import Desk, Effects
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
@@ -300,14 +300,18 @@ class Office:
         return Note.parse(self.note(id).read_bytes()).text(key)
 
     def page(self, id: str, title: str) -> str:
-        """Return a section of a letter's one note."""
-        return dict(sections(Note.parse(self.note(id).read_bytes()).body))[title]
+        """Return a section of a letter's one note, that of the top being empty; or a part of its details."""
+        parts = dict(sections(Note.parse(self.note(id).read_bytes()).body))
+        if title in parts:
+            return parts[title]
+        return note_text.details("".join(parts.values()))[title]
 
     def head(self, id: str) -> str:
-        """Return what a letter's one note says first: what to do, or what became of it."""
+        """Return what a letter's one note says around the letter: the top, what to do, the details."""
         said = dict(sections(Note.parse(self.note(id).read_bytes()).body))
-        open_ = self.state_of(id) in {"pending", "approved", "sending", "unknown"}
-        return said["What to do" if open_ else "Outcome"]
+        return "".join(
+            text for title, text in said.items() if title not in ("Letter", "Difference")
+        )
 
     def look(self, *, adopt: bool = False) -> str:
         """Reconcile; return all that was said."""

@@ -19,7 +19,6 @@ from postroom.desk.unowned_notes import ApprovalFile, parse_slip
 from postroom.tools import models as approval_models
 from postroom.tools.contracts import approval
 from postroom.tools.contracts import vault as vault_server
-from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.vault.vault import File
 from tests.agents import visiting_inside
@@ -125,7 +124,9 @@ def test_an_approval_file_has_the_documents_frontmatter(live: Site) -> None:
     assert (note.text("action_type"), note.text("to")) == ("send_email", "flo@example.com")
     assert note.text("subject") == "Meeting notes"
     datetime.fromisoformat(note.text("created"))
-    assert {"Risk assessment", "Rollback plan"} <= {name for name, _ in sections(note.body)}
+    read = ApprovalFile.of(note)  # the details, which are folded, have both
+    assert "Level: **worth a look**" in read.risk_assessment
+    assert "postroom undo" in read.rollback_plan
     file.rename(live.person.vault / "Approved" / file.name)
     assert sends(live, "flo")
     done = Note.parse((live.person.vault / "Done" / file.name).read_bytes())

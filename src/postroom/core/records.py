@@ -52,6 +52,14 @@ class CardLine:
 
 
 SOURCES: Final = ("recipient", "answers to", "link", "picture")
+ANSWERS: Final = "answers"  # the row of the mail that a letter answers
+
+
+class AnsweredMail(NamedTuple):
+    """The mail that a letter answers."""
+
+    message: str  # its id at the provider
+    what: str  # its sender, subject and day
 
 
 class ItemSource(NamedTuple):
@@ -66,6 +74,7 @@ class Card:
 
     lines: tuple[CardLine, ...] = ()
     sources: tuple[ItemSource, ...] = ()
+    answers: AnsweredMail | None = None
 
     @property
     def level(self) -> Level:
@@ -82,26 +91,30 @@ class Card:
     def adding(self, line: CardLine) -> Card:
         """Return the card with one more line, before others of its level."""
         lines = sorted((line, *self.lines), key=lambda one: -one.level)
-        return Card(tuple(lines), self.sources)
+        return Card(tuple(lines), self.sources, self.answers)
 
     def to_json(self) -> list[list[int | str]]:
-        """Return its lines as `[level, kind, text]`, then its sources as `[kind, what, where]`."""
+        """Return its lines as `[level, kind, text]`, its sources as `[kind, what, where]`, and what the letter answers."""
         lines: list[list[int | str]] = [[int(a.level), a.kind, a.text] for a in self.lines]
-        return lines + [list(one) for one in self.sources]
+        answers: list[list[int | str]] = [[ANSWERS, *self.answers]] if self.answers else []
+        sources: list[list[int | str]] = [list(one) for one in self.sources]
+        return lines + sources + answers
 
     @classmethod
     def from_json(cls, rows: Sequence[Sequence[object]]) -> Card:
         """Return the card that `to_json` wrote, or raise `Invalid`."""
-        lines, sources = [], []
+        lines, sources, answers = [], [], None
         for row in rows:
             match row:
                 case [0 | 1 | 2 as level, str() as kind, str() as text]:
                     lines.append(CardLine(Level(level), kind, text))
                 case [str() as kind, str() as what, str() as where] if kind in SOURCES:
                     sources.append(ItemSource(kind, what, where))
+                case [str() as kind, str() as message, str() as what] if kind == ANSWERS:
+                    answers = AnsweredMail(message, what)
                 case _:
                     raise Invalid("This is not a risk card")
-        return cls(tuple(lines), tuple(sources))
+        return cls(tuple(lines), tuple(sources), answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +145,7 @@ class LetterFacts:
     wrote: Mapping[str, float] = field(default_factory=dict)  # when a recipient last wrote
     thread: frozenset[str] | None = None  # everybody in the conversation that is answered
     answered: frozenset[str] = frozenset()  # From, To and Cc of the mail that is answered
+    answers: AnsweredMail | None = None  # that mail
     seen: Mapping[str, Sequence[Exposure]] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
     automatic: bool = False

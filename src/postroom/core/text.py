@@ -136,6 +136,7 @@ def short_duration(seconds: float) -> str:
 
 
 MAX_NAME: Final = 180  # bytes, so that no file system finds it too long
+MAX_TITLE: Final = 60  # characters of a title in a file's name
 # What opens without running anything. All else, known or not, is saved under a name that opens nothing;
 # Markdown too, which in a vault would be a note that somebody else wrote.
 PASSIVE: Final = frozenset(
@@ -152,13 +153,22 @@ _DEVICES: Final = r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|\
 
 def file_name(name: str) -> str:
     """Return the name under which a file is saved: plain, short, and opening nothing that runs."""
-    plain = re.sub(_UNFIT, "_", one_line(name)).strip(". ").lstrip("-~").strip(". ")
+    plain = re.sub(_UNFIT, "_", one_line(name)).strip(". ").lstrip("-~. ")
     stem, _, kind = plain.rpartition(".") if "." in plain else (plain, "", "")
     kind = kind.encode()[:20].decode(errors="ignore")
     stem = stem.encode()[: MAX_NAME - 20].decode(errors="ignore").rstrip(". ") or "attachment"
     shown = f"{stem}.{kind}" if kind else stem
     shown = f"_{shown}" if re.match(_DEVICES, shown) else shown
     return shown if kind.casefold() in PASSIVE else f"{shown}{DOWNLOAD}"
+
+
+def file_title(title: str) -> str:
+    """Return a title as it may begin the name of a file and stand in a link: short, without signs of any system."""
+    # Composed first: some characters are others then.
+    plain = unicodedata.normalize("NFC", without_invisible(one_line(title)))
+    plain = " ".join(re.sub(f"{_UNFIT}|%", " ", plain).split()).lstrip("-~. ")[:MAX_TITLE]
+    plain = plain.encode()[: MAX_NAME - 20].decode(errors="ignore").rstrip(" .,;-")
+    return f"_{plain}" if re.match(_DEVICES, plain) else plain
 
 
 def numbered(name: str, number: int) -> str:

@@ -14,9 +14,10 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, PostroomError
-from postroom.core.records import NO_NOTE, DeskSettings, Entry, ExpectedNote
+from postroom.core.records import NO_NOTE, DeskSettings, Entry, ExpectedNote, InboxItem
 from postroom.core.text import one_line
 from postroom.desk import plan
+from postroom.desk.note_files import LetterFiles
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import LetterSource, is_sent_within_call, text_of
 from postroom.desk.proposals import PERSON, Composer, Proposals, normalize_text
@@ -45,6 +46,7 @@ class NoteDisplay:
         self._vault, self._desk, self._verdicts = vault, desk, verdicts
         self._ledger, self._rules, self._clock = proposals.ledger, proposals.rules, proposals.clock
         self._sync = NoteSync(vault, proposals.ledger)
+        self._files = LetterFiles(vault, proposals.ledger.letters.find)
         self._reports: list[str] = []
         self._report = self._reports.append
         self._unowned = UnownedNotes(
@@ -78,6 +80,7 @@ class NoteDisplay:
         for seen in letters.pop("", []):
             self._reconcile_unowned(seen)
         self._reconcile_letters(expected, letters)
+        self._files.sweep({id for id, note in expected.items() if note.is_open})
         if adopt and self._rules.live and self._rules.trust == "folder":
             for slip in self.slips():
                 with self._guarded(slip.path):
@@ -102,13 +105,34 @@ class NoteDisplay:
         if not old and entry.note != NO_NOTE:  # the note changed after the letter was read
             entry = self._ledger.letters.get(entry.id)
         notice = entry.note.location.notice if notice is None else notice
-        source = LetterSource(self._ledger, self._rules, self._desk, entry, notice, retext)
+        source = LetterSource(
+            self._ledger,
+            self._rules,
+            self._desk,
+            entry,
+            notice,
+            retext,
+            # Before the note, so that it has no link to a file that is missing.
+            self._files.write(entry) if _has_files(entry) else None,
+            self._answered_note(entry),
+        )
         change = self._sync.write(source, restore=restore, status=entry.note, old=old)
+        if change and entry.letter.attachments and entry.kind not in life.OPEN:
+            self._files.remove(entry.letter)
         if change is None and entry.note == NO_NOTE:
             current = self._ledger.letters.get(entry.id)
             if current.note != NO_NOTE:  # another process wrote the first note meanwhile
                 return self.write(current, notice, retext=retext, restore=restore)
         return change
+
+    def _answered_note(self, entry: Entry) -> str:
+        """Return the path of the note of the mail that a letter answers; empty if there is none."""
+        answers = entry.card.answers
+        if answers is None:
+            return ""
+        mail = InboxItem(entry.letter.account, answers.message)
+        path = self._ledger.notes.location(mail.key).path
+        return path if path and self._vault.stat(path) else ""
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and the slip that approved it, are unchanged since the last scan."""
@@ -203,6 +227,7 @@ class NoteDisplay:
             if note and note.letter and note.is_open and not is_trust_new:
                 path, files = note.location.path, [_letter_note(one) for one in found]
                 is_current = note.location.version == note.letter.version
+                is_current = is_current and self._files.are_current(id, note.location)
                 if is_current and plan.is_untouched(note.letter.state, path, files):
                     continue
             with self._guarded(f"The letter {id}"):
@@ -342,6 +367,12 @@ class NoteDisplay:
             case "undo" | "reopen":
                 return verdicts.decide(id, action.event)
         return self._ledger.letters.get(id)
+
+
+def _has_files(entry: Entry) -> bool:
+    """Whether the attachments of a letter are shown as files: while it is open and has a note with sections."""
+    is_shown = entry.kind in life.OPEN and not is_sent_within_call(entry.state)
+    return bool(entry.letter.attachments) and is_shown and entry.form != "draft"
 
 
 def _letter_note(seen: SeenNote, source: LetterSource | None = None) -> plan.LetterNote:

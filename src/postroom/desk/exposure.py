@@ -6,21 +6,21 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter, is_message_id
 from postroom.core.message import SENT
-from postroom.core.records import Card, Exposure, LetterFacts, ShownMail
+from postroom.core.records import AnsweredMail, Card, Exposure, LetterFacts, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
 from postroom.core.values import dataclass
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:
-    from postroom.core.message import Mail, Message, Party, Summary
+    from postroom.core.message import Message, Party, Summary
     from postroom.mail.mailbox import Mailbox
 
 EXPOSURE_SECONDS: Final = 30 * 86_400.0  # a mail counts as a source for so long after it was shown
@@ -111,8 +111,8 @@ class ExposureLog:
     def answered(self, letter: Letter) -> str:
         """Return the key of the one address to which a reply to the letter's parent mail goes; empty without one."""
         with suppress(PostroomError):
-            mails = _parent_thread(self.mailboxes(letter.account), letter) or ()
-            parents = _parents(mails, letter)
+            messages = _parent_thread(self.mailboxes(letter.account), letter) or ()
+            parents = [message.mail for message in _parents(messages, letter)]
             parties = [mail.reply_to or (mail.sender,) for mail in parents]
             keys = {
                 tuple(one.address.casefold() if one else "" for one in each) for each in parties
@@ -138,21 +138,19 @@ class ExposureLog:
 
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
-        thread, answered, automatic = _conversation_facts(box, letter)
+        conversation = _conversation_facts(box, letter)
         contacts = self._contacts(box, letter.account)
         known = [a for a in letter.envelope if a.key in contacts or _has_mail(box, a)]
         written_to = frozenset(one.key for one in known if _written_to(box, one))
         new = [one for one in known if one.key not in written_to]
-        return LetterFacts(
+        return replace(
+            conversation,
             own=box.own_addresses(),
             written_to=written_to,
             contacts=contacts,
             wrote={a.key: date for a in new[:MAX_NEW] if (date := _wrote(box, a))},
-            thread=thread,
-            answered=answered,
             seen=seen,
             repeats=self.ledger.letters.with_same_text(letter.text, except_id=letter.id),
-            automatic=automatic,
         )
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
@@ -270,31 +268,39 @@ def _written_to(box: Mailbox, address: Address) -> bool:
     return False
 
 
-def _parent_thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
+def _parent_thread(box: Mailbox, letter: Letter) -> Sequence[Message] | None:
     """Return all mails of the conversation in which a letter is a reply; None if the letter is not a reply."""
-    if not letter.thread:
-        return None
-    return [message.mail for message in box.thread(letter.thread).messages]
+    return box.thread(letter.thread).messages if letter.thread else None
 
 
-def _parents(mails: Iterable[Mail], letter: Letter) -> list[Mail]:
+def _parents(messages: Iterable[Message], letter: Letter) -> list[Message]:
     """Return the mails of a conversation that a reply may answer: several, if they have no Message-ID to tell them apart."""
     if letter.in_reply_to:
-        return [mail for mail in mails if mail.message_id == letter.in_reply_to]
-    return [mail for mail in mails if not is_message_id(mail.message_id)]
+        return [one for one in messages if one.mail.message_id == letter.in_reply_to]
+    return [one for one in messages if not is_message_id(one.mail.message_id)]
 
 
-def _conversation_facts(
-    box: Mailbox, letter: Letter
-) -> tuple[frozenset[str] | None, frozenset[str], bool]:
-    """Return the people of a reply's conversation (None for no reply), of its parent, and whether that is automatic."""
-    mails: list[Mail] | None = []
+def _conversation_facts(box: Mailbox, letter: Letter) -> LetterFacts:
+    """Return what a reply's conversation tells: its people, and the mail that is answered."""
+    messages: Sequence[Message] | None = ()
     with suppress(NotFound):
-        mails = _parent_thread(box, letter)
-    if mails is None:
-        return None, frozenset(), False
-    answered = _parents(mails, letter)
-    named = {_key(one) for mail in answered for one in (mail.sender, *mail.to, *mail.cc)}
+        messages = _parent_thread(box, letter)
+    if messages is None:
+        return LetterFacts()
+    answered = _parents(messages, letter)
+    is_known = bool(answered) and (bool(letter.in_reply_to) or len(answered) == 1)
+    mails, parents = [one.mail for one in messages], [one.mail for one in answered]
+    named = {_key(one) for mail in parents for one in (mail.sender, *mail.to, *mail.cc)}
     others = {_key(one) for mail in mails for one in (mail.sender, *mail.to, *mail.cc, *mail.reply_to)}  # fmt: skip
-    automatic = any(mail.automatic or mail.list_id for mail in answered)
-    return frozenset(others - {""}), frozenset(named - {""}), automatic
+    return LetterFacts(
+        thread=frozenset(others - {""}),
+        answered=frozenset(named - {""}),
+        answers=_answered_mail(letter.account, answered[0]) if is_known else None,
+        automatic=any(mail.automatic or mail.list_id for mail in parents),
+    )
+
+
+def _answered_mail(account: str, message: Message) -> AnsweredMail:
+    shown = _mail(account, message, message.mail.sender, message.mail.subject)
+    about = Exposure(shown.sender, shown.subject, shown.date, shown.sent, frozenset())
+    return AnsweredMail(message.id, str(about))

@@ -7,27 +7,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Corrupt, Invalid
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
-from postroom.core.records import NOWHERE, Card, Entry, Level, NoteLocation
-from postroom.core.stamp import Stamp
-from postroom.core.text import duration
+from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.values import dataclass
+from postroom.desk.note_files import KEY as FILES
+from postroom.desk.note_files import LinkedFiles
 from postroom.desk.note_sync import seen_at
+from postroom.desk.note_text import (
+    LETTER,
+    LEVELS,
+    OLD_SECTIONS,
+    OWN_BLOCK,
+    SECTIONS,
+    LetterText,
+    block_hashes,
+    blocks,
+    date_time,
+    fence_letter,
+    is_date_time,
+    note_name,
+    persons_blocks,
+    text_hash,
+)
 from postroom.desk.plan import folder
-from postroom.desk.proposals import AUTHORS, normalize_text
+from postroom.desk.proposals import normalize_text
 from postroom.store.ledger import Ledger, Transaction
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced_sections, inert, leaves_open, quote, sections
+from postroom.vault.markdown import fenced_sections, inert, leaves_open, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File
 
@@ -40,12 +55,13 @@ MARKS: Final = dict.fromkeys(
     " next_try".split(),
     "x" * 1_000,
 ) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FIELD)
-LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
-_SECTION_START: Final = "(?m)^(?=## )"
-# fmt: off
-SECTIONS: Final = ("What to do", "Outcome", "Notice", "Envelope", "Letter", "Difference", "Risk assessment",
-                   "Rollback plan")
-# fmt: on
+# Fields that show a moment: older versions wrote it in UTC, and a machine in another zone writes it otherwise.
+THREAD: Final = "thread_id"
+MOMENTS: Final = ("created", "approved_at", "sent_at", "expires", "next_try")
+BODY, BLOCKS = (
+    "body",
+    "blocks",
+)  # what the ledger keeps of a note: hashes of its body, and of each block
 
 
 def text_of(entry: Entry, note: Note) -> str | None:
@@ -53,19 +69,21 @@ def text_of(entry: Entry, note: Note) -> str | None:
     if entry.form == "draft":
         return normalize_text(note.body)
     written = json.loads(entry.note.location.pages)
-    if written.get("Letter") == _text_hash(entry.letter) and _is_as_written(note.body, written):
+    is_same = written.get(LETTER) == text_hash(fence_letter(entry.letter.text))
+    if is_same and _is_as_written(note.body, written):
         return normalize_text(entry.letter.text)
-    texts = [text for title, text in fenced_sections(note.body) if title == "Letter"]
+    texts = [text for title, text in fenced_sections(note.body) if title == LETTER]
     return normalize_text(texts[0]) if len(texts) == 1 and texts[0] is not None else None
 
 
-def _is_as_written(body: str, written: dict[str, str]) -> bool:
-    """Whether a body has only sections that Postroom wrote and nobody changed; parsing Markdown takes longer."""
-    top, *parts = re.split(_SECTION_START, body)
-    found = {text[3 : text.find("\n")]: _hash(text) for text in parts}
-    # A hash leaves out the white space at the ends, and some of it, such as U+2028, keeps a fence from closing.
-    is_plain = all(text.strip() == text.strip(" \n") for text in parts)
-    return is_plain and not top.strip("\n") and len(found) == len(parts) and found == written
+def _is_as_written(body: str, written: Mapping[str, str]) -> bool:
+    """Whether a body has only what Postroom wrote, and nobody changed it; parsing Markdown takes longer."""
+    return written.get(BODY) == _hash_body(body)
+
+
+def _hash_body(body: str) -> str:
+    # Only newlines are left out: some white space, such as U+2028, keeps a fence from closing.
+    return hashlib.sha256(body.strip("\n").encode()).hexdigest()[:12]
 
 
 def difference(before: str, after: str) -> str:
@@ -95,6 +113,8 @@ class LetterSource:
     entry: Entry
     notice: str = ""
     retext: bool = False  # whether the letter's text replaces that in the note
+    files: LinkedFiles | None = None  # the attachments that a person can open
+    answered: str = ""  # the path of the note of the mail that the letter answers
     _made: dict[str, str] = field(default_factory=dict)  # the sections of the last rendering
 
     @property
@@ -110,12 +130,10 @@ class LetterSource:
         entry, letter = self.entry, self.entry.letter
         if isinstance(entry.state, life.Rehearsal) or is_sent_within_call(entry.state):
             return None
-        about = " ".join(re.findall(r"\w+", letter.subject))[:40]
-        name = f"{entry.created.iso[:10]} {entry.id} {about}".strip() + ".md"
+        name = note_name(entry)
         fields = {key: value for key, value in self.fields().items() if value is not None}
         if entry.form != "draft":
-            parts = [f"\n## {title}\n{text}" for title, text in self._sections()]
-            return name, render(fields | dict(entry.fields), "".join(parts))
+            return name, render(fields | dict(entry.fields), _body(self._sections().values()))
         # With display names, since these fields are read back and compared with the letter.
         people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
         own = {key: ", ".join(map(str, some)) for key, some in people.items() if some}
@@ -139,70 +157,83 @@ class LetterSource:
     def _update_draft(self, note: Note, written: dict[str, str]) -> Note:
         """Return a person's draft with Postroom's fields. Its text is replaced only if it is as Postroom wrote it."""
         text, new = normalize_text(note.body), self.entry.letter.text
-        is_as_written = written.get("") == _hash(text) and text != new
+        is_as_written = written.get("") == text_hash(text) and text != new
         fields = self.fields(note) | {"notice": inert(self.notice[:MAX_FIELD]) or None}
         return note.set(fields, f"\n{new}" if is_as_written else None)
 
     def _rewrite_draft(self, note: Note, written: dict[str, str]) -> Note:
         """Return an agent's draft as a note with sections, its text in a code block, which Obsidian does not render."""
-        parts, text = dict(self._sections()), normalize_text(note.body)
-        if not self.retext and written[""] != _hash(text):
-            parts["Letter"] = _fence(text)
+        parts, text = self._sections(), normalize_text(note.body)
+        if not self.retext and written[""] != text_hash(text):
+            parts[LETTER] = fence_letter(text)
         fields = self.fields(note)
         fields |= inert_fields(note, but={*fields, *dict(self.entry.fields)})
-        fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
-        return note.set(fields, "\n" + "".join(f"## {t}\n{text}\n" for t, text in parts.items()))
+        fields |= dict.fromkeys(("cc", "bcc"))  # they stand above the letter
+        return note.set(fields, _body(parts.values()))
 
     def _update_sections(self, note: Note, written: dict[str, str]) -> Note:
-        """Return the note with Postroom's sections replaced; sections that a person wrote or changed are kept."""
-        parts = {title: f"## {title}\n{text}\n" for title, text in self._sections()}
-        top, persons, has_text = "", "", False
-        as_written = _is_as_written(note.body, written)
-        for title, text in [("", "\n")] if as_written else sections(note.body):
-            if not title and not top and not leaves_open(text):
-                top = f"{text.rstrip(chr(10))}\n"
-            elif title == "Letter" and not (self.retext or has_text):
+        """Return the note with Postroom's sections replaced; what a person wrote or changed is kept."""
+        parts, top, persons = self._sections(), list[str](), list[str]()
+        has_text, known = False, written.get(BLOCKS, "")
+        for title, text in [] if _is_as_written(note.body, written) else sections(note.body):
+            if title == LETTER and not (self.retext or has_text):
                 has_text = True
-                if written.get(title) != _hash(text):
-                    # The person has changed the text. A code block that they left open would hide all sections below.
+                if written.get(title) != text_hash(text):
+                    # A code block that the person left open would hide all sections below.
                     is_whole = text_of(self.entry, note) is not None and not leaves_open(text)
                     parts[title] = text if is_whole else ""
-                    persons += "" if is_whole else text
-            elif written.pop(title, "") == _hash(text):
-                continue
-            elif title in SECTIONS:
-                persons += text.replace(title, f"{title} (as you had it)", 1)
+                    persons += [] if is_whole else [text]
+            elif title or leaves_open(text):
+                persons += _persons_section(title, text, written)
             else:
-                persons += text
-        body = top + "".join(parts.values()) + persons
-        return note.set(self.fields(note), f"{body.rstrip(chr(10))}\n")
+                found = persons_blocks(text, known)
+                top = [one for one in found if not OWN_BLOCK.match(one)]
+                persons += _changed(found)
+        return note.set(self.fields(note), _body([*top, *parts.values(), *persons]))
 
     def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
-        """Record the note's location, and a hash of each section that Postroom wrote into it."""
+        """Record the note's location, and hashes of what Postroom wrote into it."""
         entry = self.entry
-        body = data.decode(errors="replace").replace("\r\n", "\n")
-        # Parsing Markdown is slow, so it is done only if the file may have other sections than were just written.
-        parts = self._made
-        is_made = all(text in body for title, text in parts.items() if title != "Letter")
-        if not (parts and is_made):
-            parts = {title: text for title, text in sections(body) if title in SECTIONS}
-        written = {title: _hash(text) for title, text in parts.items()}
-        # The hash of the text as Postroom would write it: in the file may be the person's text.
-        written["Letter"] = _text_hash(entry.letter)
-        if entry.form == "draft":
-            written = {"": _hash(entry.letter.text)}
+        written: dict[str, Any] = {"": text_hash(entry.letter.text)}
+        if entry.form != "draft":
+            # The hash of the text as Postroom would write it: in the file may be the person's text.
+            written = {LETTER: text_hash(fence_letter(entry.letter.text))}
+            written |= self._written(data.decode(errors="replace").replace("\r\n", "\n"))
+            written |= {FILES: self.files} if self.files else {}
         shown = NOWHERE._replace(pages=json.dumps(written))
         if current:
             shown = shown._replace(notice=self.notice, version=entry.version)
         tx.notes.finish_write(entry.id, seen_at(path, data, file, shown))
 
+    def _written(self, text: str) -> dict[str, str]:
+        """Return hashes of what Postroom wrote into a note with this text."""
+        parts = self._made
+        body = _body(parts.values())
+        if parts and text.endswith(f"---\n{body}"):  # there is nothing else in it
+            return {BODY: _hash_body(body), BLOCKS: self._blocks()}
+        # Parsing Markdown is slow, so it is done only if the file may have other sections than were just written.
+        if parts and all(part in text for title, part in parts.items() if title != LETTER):
+            return {BLOCKS: self._blocks()}
+        found = dict(sections(text))
+        own = [part for title, part in found.items() if title in (*SECTIONS, *OLD_SECTIONS)]
+        own += [block for block in blocks(found.get("", "")) if OWN_BLOCK.match(block)]
+        return {BLOCKS: block_hashes(own)}
+
+    def _blocks(self) -> str:
+        # The letter's text is compared as a whole.
+        return block_hashes(text for title, text in self._made.items() if title != LETTER)
+
     # The fields and sections of a note
 
     def wrong_fields(self, note: Note) -> tuple[str, ...]:
         fields = self.fields(note)
-        ignored = ("trust", "mode")  # these show the settings, not the letter
-        is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}
-        return tuple(key for key in fields if is_wrong[key] and key not in ignored)
+        # The first two show the settings, not the letter; older versions did not write the third.
+        ignored = ("trust", "mode", *({THREAD} - note.fields.keys()))
+        return tuple(
+            key
+            for key, value in fields.items()
+            if key not in ignored and not _is_shown(key, note.text(key), value or "")
+        )
 
     def fields(self, note: Note | None = None) -> dict[str, str | None]:
         """Return the note's frontmatter, None for what is removed; for a person's draft also what differs in `note`."""
@@ -212,17 +243,17 @@ class LetterSource:
         held = state if isinstance(state, life.Approved) and state.held else None
         common: dict[str, str | None] = {
             "status": STATUS.get(entry.kind, entry.kind),
-            "approved_at": verdict.at.iso if verdict else None,
-            "sent_at": state.at.iso if isinstance(state, life.Sent) else None,
+            "approved_at": date_time(verdict.at.wall) if verdict else None,
+            "sent_at": date_time(state.at.wall) if isinstance(state, life.Sent) else None,
             "letter": entry.id,
             "digest": entry.digest,
             "letter_version": str(entry.version),
             "desk": self.desk,
             "agent": entry.agent,
-            "expires": _later(since, self.rules.expiry_seconds) if since else None,
+            "expires": date_time(since.wall + self.rules.expiry_seconds) if since else None,
             "risk": LEVELS[entry.card.level],
             "held": held.held[:MAX_FIELD] if held else None,
-            "next_try": _later(held.since, held.wait) if held else None,
+            "next_try": date_time(held.since.wall + held.wait) if held else None,
             "failed": state.reason[:MAX_FIELD] if isinstance(state, life.Failed) else None,
         }
         if since and entry.home == folders.DRAFTS:
@@ -234,7 +265,7 @@ class LetterSource:
             common["risk_assessment"] = " ".join(texts).strip()[:MAX_FIELD] or None
             common |= {"trust": self.rules.trust, "mode": self.rules.mode}
             return _inert(common) | (_fields_to_restore(letter, note) if note else {})
-        reply = bool(letter.in_reply_to)
+        reply = letter.is_reply
         fields: dict[str, str | None] = {
             "type": "email_reply" if reply else "email_send",
             "status": common.pop("status"),
@@ -242,79 +273,51 @@ class LetterSource:
             # The frontmatter has little room; the envelope below it has all of them.
             "to": ", ".join(address.spec for address in letter.to)[:MAX_FIELD],
             "subject": letter.subject,
-            "created": entry.created.iso,
+            "created": date_time(entry.created.wall),
         }
+        fields |= {THREAD: letter.thread} if reply and letter.thread else {}
         return _inert(fields | common)
 
-    def _sections(self) -> list[tuple[str, str]]:
-        entry, letter = self.entry, self.entry.letter
-        is_open = entry.kind in life.OPEN
-        parts = [("What to do" if is_open else "Outcome", self._what_to_do())]
-        parts += [("Notice", f"{quote(self.notice)}\n")] if self.notice else []
-        parts += [("Envelope", _envelope(entry)), ("Letter", _fence(letter.text))]
+    def _sections(self) -> dict[str, str]:
+        entry, changes = self.entry, ""
         original = self.ledger.letters.original(entry.id) if entry.is_edited else None
-        if original is not None and form(original) != form(letter):
-            parts.append(("Difference", _fence(difference(form(original), form(letter)))))
-        parts.append(("Risk assessment", _card(entry.card)))
-        parts.append(("Rollback plan", self._rollback_plan()))
-        self._made.update({title: f"## {title}\n{text}" for title, text in parts})
-        return parts
+        if original is not None and form(original) != form(entry.letter):
+            changes = difference(form(original), form(entry.letter))
+        text = LetterText(entry, self.rules, self.notice, self.files, self.answered)
+        self._made.update(text.sections(changes))
+        return dict(self._made)
 
-    def _what_to_do(self) -> str:
-        entry, rules = self.entry, self.rules
-        id, is_folder_level = entry.id, rules.trust == "folder"
-        match entry.state:
-            case life.Pending() if is_folder_level:
-                text = (
-                    f"Move this note to `{folders.APPROVED}/` to send the letter as it stands here, or to"
-                    f" `{folders.REJECTED}/`; a `reason` in the frontmatter reaches the agent."
-                    f" Or use the page, `postroom desk`, or `postroom approve {id}`.\n\nYou may change the text under"
-                    " *Letter*. The note then comes back once, with a new risk assessment and the"
-                    " difference; moved again, it is approved."
-                )
-            case life.Pending():
-                text = (
-                    f"Approve it on the page (`postroom desk`) or with `postroom approve {id}`."
-                    " A moved note is no verdict here."
-                )
-            case life.Approved(verdict=verdict, held=held, wait=wait, since=since):
-                text = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
-                text += f"Held: {quote(held)}. " if held else ""
-                text += f"It may leave from {_later(since, wait)} on. " if wait else ""
-                text += f"Until then move it back to `{entry.home}/`, or `postroom undo {id}`."
-            case life.Unknown(why=why):
-                text = (
-                    f"**It may or may not have been sent** ({quote(why)}). Look into the mailbox, then"
-                    f" `postroom resolve {id} --sent` or `postroom resolve {id} --not-sent`."
-                )
-            case state:
-                text = quote(life.describe(state))
-        means = "moving this note" if is_folder_level else "a passphrase"
-        risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
-        mode = f"Mode: {quote(rules.mode)}."
-        return f"{risk}{text}\n\nTrust level: {rules.trust} ({means} is the verdict). {mode}\n"
 
-    def _rollback_plan(self) -> str:
-        final = (
-            "A mail that was sent cannot be called back; write to the same people to correct it.\n"
-        )
-        if isinstance(self.entry.state, life.Sent):
-            return final
-        if self.entry.kind in life.OPEN:
-            window = self.rules.undo_seconds
-            waits = duration(window) if window else "no time"
-            return (
-                f"After approval it waits {waits}: `postroom undo {self.key}` recalls it. {final}"
-            )
-        return (
-            "Nothing was sent, so there is nothing to roll back. If you want it after all, move this"
-            f" note to `{folders.APPROVED}/`: it then waits for your word again.\n"
-        )
+def _is_shown(key: str, text: str, wanted: str) -> bool:
+    return text == wanted or (key in MOMENTS and is_date_time(text, wanted))
+
+
+def _body(parts: Iterable[str]) -> str:
+    """Return the body of a note, with a blank line between its parts."""
+    return "".join(f"\n{part.strip(chr(10))}\n" for part in parts if part)
+
+
+def _persons_section(title: str, text: str, written: Mapping[str, str]) -> list[str]:
+    """Return what of a section is a person's; a heading says what is not Postroom's text, or not as it wrote it."""
+    if written.get(title) == text_hash(text):  # all of it is as Postroom wrote it
+        return []
+    found = persons_blocks(text, written.get(BLOCKS, ""))
+    if not found or title not in (*SECTIONS, *OLD_SECTIONS):
+        return [text] if len(found) == len(blocks(text)) else found
+    if found[0].startswith("## "):
+        return [found[0].replace(title, f"{title} (as you had it)", 1), *found[1:]]
+    remarks = [one for one in found if not OWN_BLOCK.match(one)]
+    return [*(["## Your remarks", *remarks] if remarks else []), *_changed(found)]
+
+
+def _changed(found: Iterable[str]) -> list[str]:
+    changed = [one for one in found if OWN_BLOCK.match(one)]
+    return ["## As you had it", *changed] if changed else []
 
 
 def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
     """Return the location of a draft that has just become a letter, recorded before the draft gets Postroom's fields."""
-    pages = json.dumps({"": _hash(entry.letter.text)})
+    pages = json.dumps({"": text_hash(entry.letter.text)})
     return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
@@ -348,49 +351,3 @@ def _fields_to_restore(letter: Letter, note: Note) -> dict[str, str | None]:
     if note.text("subject") != letter.subject:
         wrong["subject"] = letter.subject
     return wrong
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
-
-
-def _text_hash(letter: Letter) -> str:
-    return _hash(f"## Letter\n{_fence(letter.text)}")
-
-
-def _fence(text: str) -> str:
-    # Without blank lines at its ends: a person who removes such a line in the note has changed nothing.
-    return f"{fence(text.strip(chr(10)))}\n"
-
-
-def _later(stamp: Stamp, seconds: float) -> str:
-    return Stamp(stamp.wall + seconds).iso
-
-
-def _envelope(entry: Entry) -> str:
-    letter = entry.letter
-    rows = [f"- {name}: {quote(str(one))}" for name, some in letter.address_rows for one in some]
-    rows.append(f"- Subject: {quote(letter.subject or '(none)')}")
-    rows += [f"- HTML part: {letter.about_html}"] if letter.html else []
-    for at, file in enumerate(letter.attachments):
-        origin = entry.origins[at] if at < len(entry.origins) else "agent"
-        sha = hashlib.sha256(file.content).hexdigest()[:12]
-        rows.append(
-            f"- Attachment: {quote(file.name)}, {quote(file.type)}, {len(file.content):,} bytes,"
-            f" SHA-256 {sha}…, from the {origin}"
-        )
-    rows.append(f"- Agent: {AUTHORS.get(entry.agent) or quote(entry.agent)}")
-    rows.append(f"- Digest: `{entry.digest}`")
-    return "\n".join(rows) + "\n"
-
-
-def _card(card: Card) -> str:
-    marks = {Level.LOOK: "**look** ", Level.STOP: "**red** "}
-    warnings = [f"- {marks[line.level]}{quote(line.text)}" for line in card.warnings]
-    facts = [f"- {quote(line.text)}" for line in card.facts]
-    parts = [
-        [f"Level: **{LEVELS[card.level]}**."],
-        warnings,
-        ["Facts:", "", *facts] if facts else [],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"

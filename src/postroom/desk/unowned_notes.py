@@ -20,7 +20,8 @@ from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import one_line
 from postroom.desk import plan
 from postroom.desk.note_sync import NoteSync, SeenNote
-from postroom.desk.notes import LEVELS, MARKS, inert_fields, taken_over_at
+from postroom.desk.note_text import LEVELS, date_time, details
+from postroom.desk.notes import MARKS, inert_fields, taken_over_at
 from postroom.desk.proposals import ORCHESTRATOR, PERSON, Composer, Proposal, Proposals, Written
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.verdicts import Verdicts
@@ -56,6 +57,7 @@ class ApprovalFile(NamedTuple):
         parts = {
             title.casefold(): text.partition("\n")[2].strip() for title, text in sections(note.body)
         }
+        parts |= {title.casefold(): text for title, text in details(note.body).items()}
         return cls(
             type=one_line(note.text("type")),
             status=note.text("status"),
@@ -324,7 +326,7 @@ class UnownedNotes:
 
     def _mark_approved(self, seen: SeenNote) -> SeenNote:
         assert seen.note is not None
-        fields = {"status": "approved", "approved_at": self._clock().iso}
+        fields = {"status": "approved", "approved_at": date_time(self._clock().wall)}
         try:
             data = seen.note.set(fields).raw
         except Corrupt as why:

@@ -68,7 +68,9 @@ def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> C
     if len(lines) > MAX_LINES:
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [CardLine(rest[0].level, "more", f"{len(rest)} more lines.")]
-    return Card(tuple(lines), tuple(islice(dict.fromkeys(assessment.sources()), MAX_SOURCES)))
+    answers = facts.answers and facts.answers._replace(what=_quoted(facts.answers.what, 200))
+    sources = islice(dict.fromkeys(assessment.sources()), MAX_SOURCES)
+    return Card(tuple(lines), tuple(sources), answers)
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:

@@ -18,9 +18,9 @@ from postroom.core.mail_view import FileView, MailView
 from postroom.core.message import IMPORTANT, SENT
 from postroom.core.policy import back_off
 from postroom.core.records import InboxItem, InboxState, ShownMail
-from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 from postroom.desk.exposure import Shown
+from postroom.desk.note_text import date_time
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key
 from postroom.vault.markdown import fence, fenced_sections, inert, quote
@@ -159,7 +159,7 @@ def update_mail(item: InboxItem, note: Note, answer: str) -> Note:
         "status": STATUS.get(item.state, item.state),
         "answer": answer or None,
         "held": inert(item.held[:MAX_FIELD]) or None,
-        "next_try": Stamp(later).iso if later else None,
+        "next_try": date_time(later) if later else None,
     }
     body = None
     if judged := item.judgement:

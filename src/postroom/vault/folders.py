@@ -27,6 +27,7 @@ FOLDERS: Final = (
     Folder("Plans", "all", "What agents plan; requests for approval may begin here."),
     Folder("Drafts", "create", "Drafts; with `status: pending_approval` they are letters."),
     Folder("Pending_Approval", "read", "Letters that wait for your word."),
+    Folder("Pending_Approval/Files", "read", "Attachments of letters that are not decided yet."),
     Folder("Approved", "read", "Move a letter here to approve it."),
     Folder("Rejected", "read", "Move a letter here to reject it."),
     Folder("Done", "read", "Letters that were sent, and mail that is dealt with."),
@@ -57,6 +58,7 @@ DASHBOARD: Final = "Dashboard.md"
 HANDBOOK: Final = "Handbook.md"
 STYLE: Final = "Style.md"
 PENDING: Final = "Pending_Approval"
+LETTER_FILES: Final = "Pending_Approval/Files"  # with a folder for each letter
 DRAFTS: Final = "Drafts"
 APPROVED: Final = "Approved"
 REJECTED: Final = "Rejected"

@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _TABS_AFTER_FENCE = re.compile(r"(?<=```|~~~)[ \t]*\t[ \t]*$", re.MULTILINE)
 _WIDE = re.compile(r"[^\x00-\x7f]")
-_PLAIN = re.compile(r"[\w .,()'-]+")
+_PLAIN = re.compile(r"[\w .,;()'’“”„&+!@€–—-]+")
 # A wikilink or embed, an inline image or link, a tag, an autolink (that of an address does nothing).
 _LIVE = re.compile(
     r"!?\[\[|!\[|\]\s*\(|</?[A-Za-z][A-Za-z0-9-]*(?:[\s/>]|$)|<!|<[A-Za-z][A-Za-z0-9+.-]*:"

@@ -19,13 +19,13 @@ from postroom.core.errors import (
     Conflict,
     Corrupt,
     Denied,
-    Invalid,
     NotFound,
     PostroomError,
     Unavailable,
     Uncertain,
 )
 from postroom.store.files import acquire, opened, publish, sync_folder, temporary, write_all
+from postroom.vault.file_errors import in_our_words
 
 MAX_SIZE = 30_000_000
 MAX_NAME = 255  # bytes, as in most file systems
@@ -56,36 +56,6 @@ Files: TypeAlias = list[File]
 Ready: TypeAlias = Callable[[int], None]
 
 
-_LINK = (
-    Denied,
-    "{path!r} is a link or no plain file, or leads through a link",
-    "Put the thing itself there: no link in the vault is followed.",
-)
-_FULL = (
-    Unavailable,
-    "The disk is full: {path!r} was not written",
-    "Free some space. Then try again.",
-)
-_NO_RIGHT = (
-    Unavailable,
-    "No right to {path!r}: {why}",
-    "Get the right to it and its folder. Then try again.",
-)
-_OTHER = (
-    Unavailable,
-    "{path!r} cannot be read or written: {why}",
-    "Check the disk. Then try again.",
-)
-_ERRORS: dict[int, tuple[type[PostroomError], str, str]] = {
-    errno.ENOENT: (NotFound, "There is no {path!r} in the vault", "Look for its new name."),
-    errno.EEXIST: (Conflict, "{path!r} is there already", "Take another name."),
-    errno.ENAMETOOLONG: (Invalid, "{path!r} is too long a name", "Take a shorter one."),
-    **dict.fromkeys((errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO), _LINK),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_RIGHT),
-}
-
-
 class Vault:
     """A folder of notes, which people and several processes change at once."""
 
@@ -102,7 +72,7 @@ class Vault:
         try:
             self._fd = _descend(top, "/".join(below), make=True)
         except OSError as why:
-            raise _in_our_words(why, "/".join(below)) from why
+            raise in_our_words(why, "/".join(below)) from why
         finally:
             os.close(top)
 
@@ -122,6 +92,13 @@ class Vault:
     def _files(self, folder: str) -> Iterator[File]:
         with suppress(NotFound), self._open_folder(folder) as fd, os.scandir(fd) as entries:
             yield from filter(None, map(_plain_file, entries))
+
+    def subfolders(self, folder: str) -> Sequence[str]:
+        """Return the names of the folders in a folder, sorted; none where there is no folder."""
+        with suppress(NotFound), self._open_folder(folder) as fd, os.scandir(fd) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return sorted(filter(_NAME.fullmatch, found))
+        return ()
 
     def folder_mtime(self, folder: str) -> int:
         """Return when an entry of the folder was last added, removed or replaced, in nanoseconds; 0 without a folder."""
@@ -333,6 +310,11 @@ class Vault:
             os.unlink(name, dir_fd=folder)
             _sync(folder, path)
 
+    def remove_empty_folder(self, path: str) -> None:
+        """Remove a folder; one that holds anything, or is none, stays."""
+        with suppress(PostroomError), self._open_parent(path) as folder, suppress(OSError):
+            os.rmdir(_name(path), dir_fd=folder)
+
     def append(self, path: str, data: bytes, mode: int = 0o600) -> int:
         """Add to the end of a file, made where it is missing: all of it or, on a full disk, nothing.
 
@@ -385,13 +367,13 @@ class _Folder:
         try:
             self._fd = _descend(self._root, self._folder, make=self._make)
         except OSError as error:
-            raise _in_our_words(error, self._path) from error
+            raise in_our_words(error, self._path) from error
         return self._fd
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         os.close(self._fd)
         if isinstance(error, OSError):
-            raise _in_our_words(error, self._path) from error
+            raise in_our_words(error, self._path) from error
 
 
 def _name(path: str) -> str:
@@ -421,7 +403,7 @@ def _parts(path: str) -> tuple[str, ...]:
             remedy="Name it from the vault's root: names with `/` between, none with a dot in front.",
         )
     if any(len(os.fsencode(part)) > MAX_NAME for part in parts):  # before a folder of it is made
-        raise _in_our_words(OSError(errno.ENAMETOOLONG, ""), path)
+        raise in_our_words(OSError(errno.ENAMETOOLONG, ""), path)
     return parts
 
 
@@ -489,8 +471,3 @@ def _check(folder: int, name: str, was: File, path: str, *, lock: bool = False) 
         if stat.S_ISREG(seen.st_mode) and _file(name, seen)[1:] == was[1:]:
             return stat.S_IMODE(seen.st_mode)
     raise Conflict(f"{path!r} was changed or moved meanwhile", remedy="Read it again, then decide.")
-
-
-def _in_our_words(error: OSError, path: str) -> PostroomError:
-    kind, message, remedy = _ERRORS.get(error.errno or 0, _OTHER)
-    return kind(message.format(path=path, why=error.strerror), remedy=remedy)

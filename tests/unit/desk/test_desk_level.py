@@ -99,7 +99,7 @@ def test_a_moved_note_is_put_back_and_reported(office: Office, courier: Courier)
     assert f"postroom approve {entry.id}" in said
     assert office.state_of(entry.id) == "pending"
     assert office.where(entry.id) == "Pending_Approval"
-    assert "level desk" in office.page(entry.id, "Notice")
+    assert "level desk" in office.page(entry.id, "")
     office.clock.go(3600)
     office.desk.send_approved()
     assert courier.tried == 0

@@ -138,7 +138,7 @@ def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office:
     assert fresh.id != letter.id
     assert fresh.kind == "pending"
     assert f"The same text was written before: {letter.id}" in str(fresh.card)
-    assert letter.id in office.page(fresh.id, "Risk assessment")
+    assert letter.id in office.head(fresh.id)
 
 
 def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office: Office) -> None:

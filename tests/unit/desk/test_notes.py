@@ -39,13 +39,13 @@ def test_a_note_carries_the_frontmatter_of_document_000_and_the_letters_own(offi
         "action_type": "send_email",
         "to": "ann@example.com, bob@example.net",
         "subject": "Lunch: today?",
-        "created": "2026-11-15T00:00:00Z",
+        "created": "2026-11-15T00:00:00",
         "letter": entry.id,
         "digest": entry.digest,
         "letter_version": "1",
         "desk": DESK,
         "agent": "claude",
-        "expires": "2026-11-18T00:00:00Z",
+        "expires": "2026-11-18T00:00:00",
         "risk": "worth a look",
     }
 
@@ -61,13 +61,13 @@ def test_approved_at_is_there_from_the_verdict_on_and_goes_with_it(office: Offic
     assert "approved_at" not in parsed(office, entry.id).fields
     office.clock.go(60)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
-    assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00Z"
+    assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00"
     office.desk.decide(entry.id, "undo")
     assert "approved_at" not in parsed(office, entry.id).fields
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
     office.desk.send_approved()
-    assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00Z"
+    assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00"
 
 
 def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office: Office) -> None:
@@ -76,20 +76,20 @@ def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office: Of
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     assert "expires" not in parsed(office, entry.id).fields
     office.desk.decide(entry.id, "undo")
-    assert office.field(entry.id, "expires") == "2026-11-18T01:00:00Z"
+    assert office.field(entry.id, "expires") == "2026-11-18T01:00:00"
 
 
 def test_every_recipient_is_shown_in_full_the_hidden_ones_too(office: Office) -> None:
     hidden = tuple(Address.parse(f"person{n}@example.net") for n in range(12))
     letter = office.letter(to=(ANN,), cc=(BOB,), bcc=hidden, reply_to=(CAT,))
     entry = office.propose(letter)
-    shown = office.page(entry.id, "Envelope")
-    assert "- From: `You <you@example.org>`\n" in shown
+    assert "- From: `You <you@example.org>`\n" in office.page(entry.id, "Record")
+    assert entry.digest in office.page(entry.id, "Record")
+    shown = office.page(entry.id, "")
     assert "- To: `Ann <ann@example.com>`\n" in shown
     assert '- Cc: `"Bob, the other" <bob@example.net>`\n' in shown
     assert "- Reply-To: `cat@example.net`\n" in shown
     assert re.findall(r"- Bcc: `(.*)`", shown) == [str(address) for address in hidden]
-    assert entry.digest in shown
 
 
 def test_the_letters_text_is_the_one_fence_under_letter(office: Office) -> None:
@@ -102,16 +102,8 @@ def test_the_letters_text_is_the_one_fence_under_letter(office: Office) -> None:
 
 def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office: Office) -> None:
     entry = office.propose()
-    assert titles(office, entry.id) == [
-        "What to do",
-        "Envelope",
-        "Letter",
-        "Risk assessment",
-        "Rollback plan",
-    ]
-    risk = office.page(entry.id, "Risk assessment")
-    assert "Level: **worth a look**" in risk
-    assert "- **look** `You have never written to ann@example.com.`" in risk
+    assert titles(office, entry.id) == ["Letter", "What to do"]
+    assert "Level: **worth a look**" in office.page(entry.id, "Risk assessment")
     plan = office.page(entry.id, "Rollback plan")
     assert "10 seconds" in plan
     assert f"postroom undo {entry.id}" in plan
@@ -120,11 +112,10 @@ def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office: Offi
 def test_attachments_are_shown_with_type_size_hash_and_origin(office: Office) -> None:
     file = Enclosure("report.pdf", "application/pdf", b"%PDF-" + b"x" * 1995)
     entry = office.propose(office.letter(attachments=(file,)), origins=("mail",))
-    shown = office.page(entry.id, "Envelope")
-    assert "- Attachment: `report.pdf`, " in shown
+    shown = office.page(entry.id, "Attachments")
+    assert "- [`report.pdf`](" in shown
     assert "2,000 bytes" in shown
     assert "from the mail" in shown
-    assert "report.pdf" in office.page(entry.id, "Risk assessment")
 
 
 EVERY = ("pending", "approved", "held", "unknown", "sent", "rejected", "withdrawn", "expired", "failed")  # fmt: skip
@@ -203,8 +194,8 @@ def test_every_note_says_what_can_be_done_or_what_became_of_it(
         "approved": f"postroom undo {entry.id}",
         "held": "the server is busy",
         "unknown": f"postroom resolve {entry.id} --not-sent",
-        "sent": "Sent at 2026-11-15T00:00:10Z",
-        "rejected": "Rejected by ada at 2026-11-15T00:00:00Z: no",
+        "sent": "Sent at 2026-11-15 00:00:10 UTC",
+        "rejected": "Rejected by ada at 2026-11-15 00:00:00 UTC: no",
         "withdrawn": "Withdrawn by its agent",
         "expired": "Expired without a verdict",
         "failed": "wants none of this",
@@ -220,10 +211,10 @@ HTML = '<p>Good day, <b>Ann</b>. Pay <a href="https://eve.example/x">Eve</a>.</p
 
 def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office: Office) -> None:
     entry = office.propose(office.letter(html=HTML))
-    assert "HTML part" in office.page(entry.id, "Envelope")
+    assert "HTML part" in office.page(entry.id, "Record")
     shown = present(fenced(office.page(entry.id, "Letter"))).strip()
     assert shown == "Good day, Ann. Pay Eve (https://eve.example/x)."
-    assert "HTML part" not in office.page(office.propose().id, "Envelope")
+    assert "HTML part" not in office.page(office.propose().id, "Record")
 
 
 def test_a_letter_whose_html_was_not_built_here_is_refused(office: Office) -> None:
@@ -252,7 +243,7 @@ def test_an_edit_of_the_text_drops_the_html(office: Office, courier: Courier, wh
         office.desk.edit(entry.id, replace(entry.letter, text="Good night, Ann.\n"))
     anew = office.desk.ledger.letters.get(entry.id)
     assert (anew.letter.text, anew.letter.html) == ("Good night, Ann.\n", "")
-    assert "HTML part" not in office.page(entry.id, "Envelope")
+    assert "HTML part" not in office.page(entry.id, "Record")
     office.desk.approve(entry.id, by="ada", digest=anew.digest)
     office.clock.go(10)
     office.desk.send_approved()
@@ -308,7 +299,7 @@ def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office:
 def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office: Office) -> None:
     entry = office.approved()
     office.desk.send_approved()
-    assert office.field(entry.id, "sent_at") == "2026-11-15T00:00:10Z"
+    assert office.field(entry.id, "sent_at") == "2026-11-15T00:00:10"
     assert "What to do" not in titles(office, entry.id)
     assert "postroom undo" not in office.note(entry.id).read_text(encoding="utf-8")
 

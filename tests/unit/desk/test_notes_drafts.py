@@ -61,7 +61,7 @@ def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears
     assert note.text("status") == "pending_approval"
     assert note.text("digest") == entry.digest
     assert note.text("desk") == DESK
-    assert note.text("expires") == "2026-11-18T00:00:00Z"
+    assert note.text("expires") == "2026-11-18T00:00:00"
     assert office.look() == ""
 
 

@@ -557,7 +557,7 @@ def test_a_persons_move_of_an_adopted_request_sets_its_status_and_counts(office:
     office.look()
     fields = Note.parse(moved.read_bytes())
     assert fields.text("status") == "approved"
-    assert fields.text("approved_at") == "2026-11-15T00:01:00Z"
+    assert fields.text("approved_at") == "2026-11-15T00:01:00"
     assert call(office).kind == "sent"
 
 

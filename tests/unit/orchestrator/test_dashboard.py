@@ -70,11 +70,11 @@ def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds: Rou
     rounds.round()
     path, note = rounds.letter_note(id)
     assert path.startswith("Drafts/")
-    assert "You changed the text" in dict(sections(note.body))["Notice"]
+    assert "You changed the text" in dict(sections(note.body))[""]
     assert "You changed the text" in board(rounds)
     rounds.carry(path, "Approved")
     rounds.round()
-    assert "Notice" not in dict(sections(rounds.letter_note(id)[1].body))
+    assert "[!important] Notice" not in rounds.letter_note(id)[1].body
 
 
 def test_what_counts_for_nothing_is_on_the_dashboard(rounds: Rounds) -> None:

@@ -11,6 +11,7 @@ from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.records import (
     MAX_CARD_LINE,
+    AnsweredMail,
     Card,
     CardLine,
     Exposure,
@@ -719,6 +720,18 @@ def test_foreign_text_in_a_card_is_bounded() -> None:
     one = attached("a" * 196 + ".txt", "text/plain")
     assert all(len(line.text) <= MAX_CARD_LINE for line in assess(one, KNOWN).lines)
     assert "a" * 61 not in json.dumps(assess(one, KNOWN).to_json())
+
+
+def test_a_card_keeps_the_mail_that_the_letter_answers_with_secrets_covered() -> None:
+    answers = AnsweredMail(
+        "18d5a9", "ann@example.com's mail “password: hunter2secret!”, 9 Nov 2026"
+    )
+    card = assess(letter(), replace(KNOWN, answers=answers))
+    assert card.answers is not None
+    assert card.answers.message == "18d5a9"
+    assert "hunter2secret" not in card.answers.what
+    assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
+    assert card.adding(CardLine(Level.LOOK, "more", "More.")).answers == card.answers
 
 
 def test_a_card_is_the_same_after_a_round_trip() -> None:

@@ -110,9 +110,9 @@ def test_a_draft_of_a_tool_that_is_moved_to_approved_comes_back_once_with_its_ca
     assert (site.folder("Approved"), site.folder("Pending_Approval")) == ([], ["Lunch.md"])
     note = site.note("Pending_Approval/Lunch.md")
     assert note.text("agent") == "claude"
-    assert {"Notice", "Envelope", "Risk assessment", "Letter"} <= {
-        t for t, _ in sections(note.body)
-    }
+    assert all(
+        f"\n{one}" in note.body for one in ("> [!important] Notice", "> #### Risk assessment")
+    )
     assert present(fenced(dict(sections(note.body))["Letter"])).strip() == "How about noon?"
     site.move("Pending_Approval/Lunch.md")
     site.look()
@@ -559,3 +559,30 @@ def test_over_stdio_no_note_of_an_agents_lets_a_letter_out_that_the_person_did_n
     states = {one["state"] for one in person.run("pending", "--json").json["letters"]}
     assert states == {"pending"}
     assert person.run("search", "in:sent", "--json").json["messages"] == []
+
+
+def test_tools_read_the_attachments_of_a_waiting_letter_and_change_nothing_there(
+    site: Site,
+) -> None:
+    out = site.vault / "Outgoing" / "prices.csv"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("tea,3\n")
+    site.agent.done("send_email", **LETTER, attachments=["Outgoing/prices.csv"])
+    (saved,) = (site.vault / "Pending_Approval/Files").rglob("prices.csv")
+    path = str(saved.relative_to(site.vault))
+    folder = path.rpartition("/")[0]
+    assert "tea,3" in site.agent.call("read_note", path=path).text
+    site.agent.done("write_note", path="Outgoing/new.md", body="x")
+    calls: tuple[tuple[str, dict[str, str]], ...] = (
+        ("write_note", {"path": path, "body": "tea,1\n"}),
+        ("write_note", {"path": f"{folder}/new.md", "body": "x"}),
+        ("write_note", {"path": f"pending approval/files/{saved.parent.name}/x.md", "body": "x"}),
+        ("edit_note", {"path": path, "find": "3", "replace": "1"}),
+        ("move_note", {"source": path, "destination": "Outgoing/gone.csv"}),
+        ("move_note", {"source": "Outgoing/new.md", "destination": f"{folder}/new.md"}),
+    )
+    for name, arguments in calls:
+        assert site.agent.call(name, **arguments).refused == "permission_denied", arguments
+    assert [(one.name, one.read_text()) for one in saved.parent.iterdir()] == [
+        ("prices.csv", "tea,3\n")
+    ]
