@@ -104,7 +104,7 @@ class ClientFile:
                 remedy="Put the file itself there, or change it by hand.",
             )
         if path.exists() and not path.is_file():
-            raise self.refusal("is no file")
+            raise self.refusal("is not a file")
         self.before = path.read_bytes() if path.exists() else None
         try:
             self._text = (self.before or b"").decode("utf-8-sig")

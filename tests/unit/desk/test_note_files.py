@@ -85,7 +85,7 @@ def test_each_name_opens_nothing_that_runs_and_stands_in_the_letters_own_folder(
     "name", ["../../x.md", ".obsidian/plugins/x.js", "a\\b", "..", "x\u202e.pdf"]
 )
 def test_a_name_with_a_path_in_it_is_no_attachment(name: str) -> None:
-    with pytest.raises(Invalid, match="no file name"):
+    with pytest.raises(Invalid, match="is not a file name"):
         Enclosure(name, "application/pdf", b"")
 
 

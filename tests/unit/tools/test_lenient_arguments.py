@@ -101,7 +101,7 @@ def test_what_is_wrong_is_named_as_the_call_has_it(agent: Visitor) -> None:
     assert "max_results: input should be greater than or equal to 1" in refused.text
     assert "It takes: query, limit, cursor." in refused.text
     for tool in ("letter_status", "withdraw_letter"):  # what they take is no mail
-        assert "message_id is no argument" in agent.call(tool, message_id="a").text
+        assert "message_id is not an argument" in agent.call(tool, message_id="a").text
 
 
 @pytest.mark.parametrize("name", ["postroom", "all"])
