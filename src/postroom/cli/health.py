@@ -38,6 +38,10 @@ NOBODY_SENDS = (
     "Nothing is sent automatically right now. Start `postroom desk` or `postroom run`, or send one"
     " letter with `postroom approve ID`."
 )
+REHEARSES = (
+    "Nothing is sent in rehearsal: `postroom pending --all` lists what would have waited for you, and"
+    " `postroom live` ends it."
+)
 WITHOUT_PERSON = "approvals.required = false: letters are sent without a person's approval"
 DELIVERS_NOWHERE = "the embedded mailbox keeps letters and delivers to nobody outside"
 MOST_FAULTS = 100  # that are listed
@@ -93,7 +97,9 @@ def status_command() -> None:
         "Sent": meter.describe() if meter else "",
         "Desk": page,
     }
-    sender = _describe_sender(running, page) if desk is not None else NO_DESK
+    sender = NO_DESK
+    if desk is not None:
+        sender = _describe_sender(running, page) if active.live else REHEARSES
     ui.output(values, facts, *notices, sender)
 
 
@@ -194,7 +200,7 @@ def _all_checks() -> Iterator[Check]:
 
 def _check_mode(config: Config) -> list[Check]:
     verdict, mode = ("ok", "live") if config.mode.live else ("note", "rehearsal")
-    remedy = "Nothing is sent. Set dry_run = false in your settings to go live."
+    remedy = "Nothing is sent. To go live, run `postroom live`."
     warnings = [Check("mode", "note", warning) for warning in config.mode.warnings]
     return warnings + _checks(("mode", verdict, f"{mode} ({config.mode.source})", remedy))
 

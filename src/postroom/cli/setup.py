@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.wiring.gmail import SignIn
 
 ROOM = "Postroom"
-NEXT = "Next: {mail}, then `postroom install CLIENT` connects an agent (claude-code, claude-desktop, cursor)."
+NEXT = "Next: {mail}, then `postroom install CLIENT` connects an agent (`postroom install --help` names the clients)."
 
 
 @ui.personal
@@ -62,7 +62,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
         desk.reconcile()
         state = config.state_for(desk.id)
         token = str(files.make_secret(files.token_file(state, agent)))
-    rehearses = f"Postroom rehearses: nothing is sent until dry_run = false is in {config.file}."
+    rehearses = "Postroom rehearses: nothing is sent until you run `postroom live`."
     provider = config.account().provider
     brings = "`postroom import PATH` brings mail in"
     mail = brings if provider == "local" else f"`postroom auth {provider}` signs in"
