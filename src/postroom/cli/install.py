@@ -111,7 +111,9 @@ def _check_client(client: str) -> None:
     near = [] if client in CLIENTS else difflib.get_close_matches(client, CLIENTS, n=1, cutoff=0.8)
     if near or not re.fullmatch(_WORD, client):
         known = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(CLIENTS)}."
-        raise Invalid(f"{one_line(client)[:60]!r} is not a client that Postroom knows", remedy=known)
+        raise Invalid(
+            f"{one_line(client)[:60]!r} is not a client that Postroom knows", remedy=known
+        )
 
 
 def _server_words(server: str | None, contract: str, agent: str) -> list[str]:
