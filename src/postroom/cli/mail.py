@@ -15,7 +15,7 @@ from postroom.cli import ui
 from postroom.cli.main import HELP
 from postroom.config.settings import Config
 from postroom.core.errors import Invalid, NotFound, PostroomError
-from postroom.core.message import SYSTEM_LABELS, UNREAD, Mail, Message, Party, Summary
+from postroom.core.message import DRAFT, SENT, SYSTEM_LABELS, UNREAD, Mail, Message, Party, Summary
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 
@@ -271,10 +271,13 @@ def _mail_lines(message: Message, *, quotes: bool) -> Iterator[str]:
 def _summary_rows(summary: Summary) -> Iterator[str]:
     unread = UNREAD in summary.labels
     head = f"{'*' if unread else ' '} {ui.short_date(summary.date)}"
-    sender = ui.fit(one_line(summary.sender.shown) or "(nobody)", 20)
+    is_outgoing = not summary.labels.isdisjoint((SENT, DRAFT))
+    people = summary.to if is_outgoing else (summary.sender,)
+    shown = ", ".join(one_line(party.shown) for party in people) or "(nobody)"
+    other = ui.fit(f"To: {shown}" if is_outgoing else shown, 20)
     files = f"[{summary.attachments}] " if summary.attachments else ""
     subject = one_line(summary.subject) or "(no subject)"
-    yield click.style(ui.table_row(head, sender, last=files + subject), bold=unread)
+    yield click.style(ui.table_row(head, other, last=files + subject), bold=unread)
     id = click.style(f"  {summary.id:<{ID_COLUMNS}}  ", fg="cyan")
     columns = ui.width() - ID_COLUMNS - 7
     yield id + ui.GAP + click.style(ui.fit(summary.snippet, columns).rstrip(), dim=True)
