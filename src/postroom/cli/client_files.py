@@ -373,7 +373,7 @@ def write_all(changed: Sequence[ClientFile]) -> list[dict[str, str]]:
 
 def changed_rows(changed: Sequence[dict[str, str]]) -> list[str]:
     """Return the lines that say which files were changed, and where their backups are."""
-    backups = [f"\nbefore: {row['backup']}" if row["backup"] else "" for row in changed]
+    backups = [f"\nBackup: {row['backup']}" if row["backup"] else "" for row in changed]
     return [f"Changed {row['file']}{backup}" for row, backup in zip(changed, backups, strict=True)]
 
 

@@ -36,10 +36,8 @@ from postroom.desk.recorder import Call
 from postroom.wiring.desk import find_desk, require_desk, rules
 
 SWITCHES = ("DRY_RUN", "DEV_MODE")
-QUESTION = "Go live? What you approve is sent from then on. Write this?"
-UNAPPROVED = (
-    "Go live? Letters are sent without your approval (approvals.required = false). Write this?"
-)
+QUESTION = "Go live, so that what you approve is sent?"
+UNAPPROVED = "Go live, so that letters are sent without your approval (approvals.required = false)?"
 ELSEWHERE = (
     "A DRY_RUN or DEV_MODE that is true elsewhere, as in a client's own environment, still keeps"
     " its server in rehearsal; `postroom status` says what decides."
