@@ -536,7 +536,7 @@ def test_a_no_writes_nothing_and_says_so(person: Person) -> None:
 
 
 def test_a_vault_without_mail_is_told(person: Person) -> None:
-    assert "There is no mail in the vault" in install(person).err
+    assert "There is no mail yet for the vault" in install(person).err
     assert "no mail" not in install(person, "claude-code", "--server", "vault").err
 
 
