@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from bench.command import POSTROOM, environment
 from bench.report import Bound, Measure, Times, folder, progress, say
-from bench.server import MINIMAL, NOOP, Call, Wire
+from bench.server import MINIMAL, NOOP, Call, Wire, serving
 from postroom.agents.folder import MailFolder
 from postroom.agents.record import AgentMessage, now, write_message
 
@@ -96,16 +96,6 @@ def _tmux(home: Path) -> Iterator[Tmux]:
         said("kill-server")
 
 
-@contextmanager
-def _serving(home: Path, env: Environment, command: Sequence[str] = SERVER) -> Iterator[Wire]:
-    wire = Wire(home, command, env)
-    try:
-        wire.greet()
-        yield wire
-    finally:
-        wire.end()
-
-
 def _ask(wire: Wire, tool: str, **arguments: str) -> bytes:
     answer = wire.call(Call(tool, arguments))[0]
     if b'"isError":false' not in answer:
@@ -147,7 +137,7 @@ def _in_tmux(home: Path, tmux: Tmux, calls: int) -> list[Measure]:
         os.write(handle, b"x" * 599 + b"\n")
         os.close(handle)
 
-    with _serving(home, tmux.alice) as alice, _serving(home, tmux.bob) as bob:
+    with serving(home, SERVER, tmux.alice) as alice, serving(home, SERVER, tmux.bob) as bob:
         deeds = {
             "send": lambda: _ask(alice, "send", recipient="bob", message=TEXT),
             "receive": lambda: _ask(bob, "receive"),
@@ -195,9 +185,9 @@ def _hooks(home: Path, tmux: Tmux) -> list[Measure]:
 
 def _one(home: Path, count: int) -> Measure:
     with ExitStack() as stack:
-        bare = stack.enter_context(_serving(home, outside_tmux(home), MINIMAL))
-        carol = stack.enter_context(_serving(home, outside_tmux(home, "carol")))
-        dave = stack.enter_context(_serving(home, outside_tmux(home, "dave")))
+        bare = stack.enter_context(serving(home, MINIMAL, outside_tmux(home)))
+        carol = stack.enter_context(serving(home, SERVER, outside_tmux(home, "carol")))
+        dave = stack.enter_context(serving(home, SERVER, outside_tmux(home, "dave")))
         _ask(dave, "list-recipients")  # by which others know the name
 
         # By turns, so that what slows the machine down slows both: the medians are compared.
@@ -214,8 +204,10 @@ def _one(home: Path, count: int) -> Measure:
 def _many(home: Path, each: int) -> list[Measure]:
     with ExitStack() as stack:
         names = [f"sender{number}" for number in range(SENDERS)]
-        wires = [stack.enter_context(_serving(home, outside_tmux(home, name))) for name in names]
-        erin = stack.enter_context(_serving(home, outside_tmux(home, "erin")))
+        wires = [
+            stack.enter_context(serving(home, SERVER, outside_tmux(home, name))) for name in names
+        ]
+        erin = stack.enter_context(serving(home, SERVER, outside_tmux(home, "erin")))
         _ask(erin, "list-recipients")
 
         def send(wire: Wire) -> list[str]:
@@ -253,7 +245,7 @@ def _history(home: Path, calls: int) -> list[Measure]:
     Path(mail.box("old")).write_bytes(b"".join(read))
     with ExitStack() as stack:
         frank, old, new = (
-            stack.enter_context(_serving(home, outside_tmux(home, name)))
+            stack.enter_context(serving(home, SERVER, outside_tmux(home, name)))
             for name in ("frank", "old", "new")
         )
         _ask(new, "receive")

@@ -12,14 +12,12 @@ import re
 import socketserver
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench import peers
 from bench.command import POSTROOM, environment
 from bench.report import MISSING, Bound, Measure, folder, progress, say
-from bench.server import SERVER, Call, Wire
+from bench.server import SERVER, Call, Wire, serving
 from tests.gmail.double import Gmail
 
 PATIENCE = 60.0  # seconds
@@ -62,7 +60,7 @@ def _postroom(home: Path) -> tuple[int, int]:
     call = Call("send_email", {"to": [RECIPIENT], "subject": "Hello", "body": "Good day."})
     with Gmail() as service:
         env = _gmail_environment(home, service)
-        with _greeted(home, SERVER, env) as wire:
+        with serving(home, SERVER, env) as wire:
             answer = wire.call(call)[0].decode().replace('\\"', '"')
         unasked = len(service.sent)
         id = re.findall(r'"letter": ?"([a-z2-7]{10})"', answer)[0]
@@ -77,7 +75,7 @@ def _postroom(home: Path) -> tuple[int, int]:
         process.kill()
         process.wait()
         released.set()
-        with _greeted(home, SERVER, env) as wire:
+        with serving(home, SERVER, env) as wire:
             wire.call(call)
         _output(home, env, "send-approved")
         return unasked, len(service.sent)
@@ -114,7 +112,7 @@ def _other(home: Path) -> tuple[int, int] | None:
     call, command = Call("send_email", letter), OTHER.server.command
     with SmtpServer() as service:
         env = _smtp_environment(home, service.server_address[1])
-        with _greeted(home, command, env) as wire:
+        with serving(home, command, env) as wire:
             wire.call(call)
         unasked = len(service.accepted)
         service.stalls = True
@@ -124,7 +122,7 @@ def _other(home: Path) -> tuple[int, int] | None:
         _wait(service.stalled)
         wire.kill()
         service.stalls = False
-        with _greeted(home, command, env) as wire:
+        with serving(home, command, env) as wire:
             wire.call(call)
         return unasked, len(service.accepted) - unasked
 
@@ -144,16 +142,6 @@ def _smtp_environment(home: Path, port: int) -> dict[str, str]:
     }
     plain = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
     return plain | {f"MCP_EMAIL_SERVER_{name}": value for name, value in names.items()}
-
-
-@contextmanager
-def _greeted(home: Path, command: Sequence[str], env: dict[str, str]) -> Iterator[Wire]:
-    wire = Wire(home, command, env)
-    try:
-        wire.greet()
-        yield wire
-    finally:
-        wire.end()
 
 
 def _wait(event: threading.Event) -> None:

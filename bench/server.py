@@ -110,9 +110,11 @@ class Wire:
 
 
 @contextmanager
-def serving(home: Path, command: Sequence[str]) -> Iterator[Wire]:
+def serving(
+    home: Path, command: Sequence[str], env: dict[str, str] | None = None
+) -> Iterator[Wire]:
     """Run a server that has been greeted."""
-    wire = Wire(home, command)
+    wire = Wire(home, command, env)
     try:
         wire.greet()
         yield wire
