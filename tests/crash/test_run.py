@@ -206,7 +206,7 @@ class Post:
     def say(self, share: float = 0.05) -> None:
         """Approve and reject some of the answers that wait, as one does in Obsidian."""
         for note in sorted((self.person.vault / "Drafts").glob("*.md")):
-            subject = note.stem.partition(" Re ")[2]
+            subject = note.stem.removeprefix("Re ").partition(" (")[0]
             folder = VERDICTS[int(subject[-4:]) % len(VERDICTS)]
             if folder and self.chance.random() < share:
                 with suppress(FileNotFoundError):  # it was put elsewhere just now
