@@ -22,7 +22,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
-from postroom.cli.main import HELP, run
+from postroom.cli.main import GROUPS, HELP, run
 from postroom.config.settings import SETTINGS
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.records import Entry
@@ -32,8 +32,8 @@ from postroom.wiring import files
 from postroom.wiring.desk import require_desk
 
 SAMPLE = Path(__file__).parents[1] / "sample"
-# Commands that would reach out of the demo's folder.
-ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
+# Commands that would reach out of the demo's folder: to clients, accounts and other agents.
+ELSEWHERE = {"desk", "adopt", *GROUPS["Set-up"], *GROUPS["Accounts"], *GROUPS["Agents"]}
 MOST_LINES = 9  # lines of an answer
 PAUSE = "Enter goes on, `quit` ends the demo: "
 PROMPT = "postroom> "
