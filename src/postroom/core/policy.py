@@ -11,7 +11,7 @@ from postroom.core import life
 from postroom.core.errors import Denied, Limited, raise_if
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import duration
+from postroom.core.text import duration, plural
 from postroom.core.values import dataclass
 
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
@@ -100,8 +100,8 @@ class SendMeter(NamedTuple):
     def describe(self, zone: tzinfo | None = None) -> str:
         """Return `7 of 10 letters this hour`, with the time of the next one if there is no room."""
         span = "this hour" if self.window == 3600 else f"in {duration(self.window)}"
-        text = f"{self.sent} of {self.most} letters {span}"
-        if not self.wait:
+        text = f"{self.sent} of {plural(self.most, 'letter')} {span}"
+        if not self.wait or not self.most:  # a limit of 0 never has room
             return text
         now, then = (datetime.fromtimestamp(self.now.wall + s, zone) for s in (0.0, self.wait))
         same_day = now.date() == then.date()

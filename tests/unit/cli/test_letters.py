@@ -62,7 +62,7 @@ def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Perso
         id = live.draft(name, subject=name)
         assert live.run("approve", id, "--yes", digest(live, id)[:8]).code == 0
     shown = live.run("show", id)
-    assert re.search(r"1 of 1 letters this hour, next at \d\d:\d\d", shown.out)
+    assert re.search(r"1 of 1 letter this hour, next at \d\d:\d\d", shown.out)
 
 
 def test_letters_that_may_have_been_sent_are_decided_several_at_once(live: Person) -> None:
