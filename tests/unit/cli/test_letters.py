@@ -56,13 +56,25 @@ def test_a_yes_on_stdin_is_nobodys_word(live: Person) -> None:
     assert live.show(id)["state"] == "pending"
 
 
+def test_show_says_once_why_a_letter_is_held(live: Person) -> None:
+    id = live.draft()
+    (live.vault / "PAUSED").touch()
+    live.run("approve", id, "--yes", digest(live, id)[:8])
+    shown = live.run("show", id).out
+    assert shown.count("aused") == 1, shown
+    assert shown.count("Approved") == 1, shown
+
+
 def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Person) -> None:
     live.environment["POSTROOM_SENDS_PER_HOUR"] = "1"
     for name in ("one", "two"):
         id = live.draft(name, subject=name)
         assert live.run("approve", id, "--yes", digest(live, id)[:8]).code == 0
     shown = live.run("show", id)
-    assert re.search(r"1 of 1 letter this hour, next at \d\d:\d\d", shown.out)
+    assert re.search(
+        r"^Held: 1 of 1 letter this hour, next at \d\d:\d\d\.$", shown.out, re.MULTILINE
+    )
+    assert "Rate limit" not in shown.out
 
 
 def test_letters_that_may_have_been_sent_are_decided_several_at_once(live: Person) -> None:
