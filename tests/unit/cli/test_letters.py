@@ -77,6 +77,18 @@ def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Perso
     assert "Rate limit" not in shown.out
 
 
+def test_show_says_when_a_letter_under_another_limit_is_tried_again(live: Person) -> None:
+    own = live.folder / ".config/postroom/postroom.toml"
+    own.write_text(f"{own.read_text()}[limits]\nrecipients_per_hour = 1\n")
+    for name in ("one", "two"):
+        id = live.draft(name, subject=name)
+        live.run("approve", id, "--yes", digest(live, id)[:8])
+    shown = live.run("show", id).out
+    assert "1 recipients/hour" in shown
+    assert re.search(r"^Next try in (60 minutes|1 hour)\.$", shown, re.MULTILINE), shown
+    assert "of 10 letters" not in shown
+
+
 def test_letters_that_may_have_been_sent_are_decided_several_at_once(live: Person) -> None:
     ids = [live.draft(name, subject=name) for name in ("one", "two", "three")]
     adopted = live.at_terminal("adopt", answers=[("[y/N]", "y\n")])
