@@ -86,6 +86,8 @@ def cli() -> None:
     """The post room for AI agents.
 
     Agents read mail and write letters; nothing is sent until a person has approved it.
+
+    Try it with `postroom demo`. Begin with `postroom init`.
     """
 
 
