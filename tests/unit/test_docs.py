@@ -35,6 +35,13 @@ def test_the_first_line_of_a_commands_help_is_its_line_in_the_list() -> None:
     assert rows == {name: (command(name).help or "").splitlines()[0] for name in COMMANDS}
 
 
+@for_each("name", sorted(set(COMMANDS) - {"agentmail"}))
+def test_the_help_of_a_command_fits_80_columns(name: str) -> None:
+    rows = command(name).get_help(click.Context(command(name), terminal_width=78)).splitlines()
+    assert all(len(row) <= 78 for row in rows)
+    assert not any("INTEGER" in row for row in rows)
+
+
 def test_every_help_text_belongs_to_a_command() -> None:
     service = narrow(command("service"), click.Group).commands
     assert set(HELP) == {*COMMANDS, *(f"service {name}" for name in service)}

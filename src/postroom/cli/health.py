@@ -297,7 +297,7 @@ def _check_account(config: Config, account: Account) -> Iterator[Check]:
 @click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
 @click.option("--actor", type=click.Choice(ACTORS), help="Only by this actor.")
 @click.option("--result", type=click.Choice(RESULTS), help="Only with this result.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
 @ui.json_option
 def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
     filters = {name: given or "" for name, given in options.items()}
