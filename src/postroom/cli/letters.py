@@ -136,12 +136,12 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     yield ""
     rows = _history(desk.reader.letters.past_states(entry.id), ui.local_time)
     match entry.state:
-        case life.Pending() | life.Approved(held=""):
+        case life.Pending():
             rows.append(life.describe(entry.state, when=ui.local_time))
         case life.Approved(code=Limited.code) if (meter := desk.meter()).wait:
             rows[-1] = f"Held: {meter.describe()}."  # in place of the same without the next moment
-        case life.Approved() as state if (left := desk.dispatcher.due_in(state)) > 0:
-            rows.append(f"Next try in {duration(left)}.")
+        case life.Approved(held=held) as state if (left := desk.dispatcher.due_in(state)) > 0:
+            rows.append(f"{'Next try' if held else 'It may be sent'} in {duration(left)}.")
     yield from map(ui.folded, rows)
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 

@@ -65,6 +65,16 @@ def test_show_says_once_why_a_letter_is_held(live: Person) -> None:
     assert shown.count("Approved") == 1, shown
 
 
+def test_show_says_once_that_a_letter_is_approved_and_when_it_may_be_sent(live: Person) -> None:
+    live.live(undo_seconds=60)
+    id = live.draft()
+    (live.vault / "Approved").mkdir(exist_ok=True)
+    (live.vault / "Drafts" / "hello.md").rename(live.vault / "Approved" / "hello.md")
+    shown = live.run("show", id).out
+    assert shown.count("Approved by") == 1, shown
+    assert re.search(r"^It may be sent in \d\d seconds\.$", shown, re.MULTILINE), shown
+
+
 def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Person) -> None:
     live.environment["POSTROOM_SENDS_PER_HOUR"] = "1"
     for name in ("one", "two"):
