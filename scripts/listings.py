@@ -29,7 +29,7 @@ UNLISTED: Final = frozenset({"title", "maxItems"})
 OPEN: Final = (
     "approval"  # the contract whose document lists no `additionalProperties`: refused all the same
 )
-FREE: Final = "all"  # the contract of no document: it lists as required only what it requires
+FREE: Final = "all"  # follows no document, so what it lists as required is what it requires
 JSON_TYPES: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 

@@ -30,9 +30,16 @@ def test_every_command_is_on_the_page_of_the_terminal_and_no_other() -> None:
 
 
 def test_the_first_line_of_a_commands_help_is_its_line_in_the_list() -> None:
-    listed = cli.get_help(click.Context(cli, terminal_width=100))
-    rows = dict(re.findall(r"^  ([a-z][a-z-]*) +(.+)$", listed, re.MULTILINE))
+    listed = cli.get_help(click.Context(cli, terminal_width=78))  # as in 80 columns
+    rows = dict(re.findall(r"^  ([a-z][a-z-]*)  +(.+)$", listed, re.MULTILINE))
     assert rows == {name: (command(name).help or "").splitlines()[0] for name in COMMANDS}
+
+
+@for_each("name", sorted(set(COMMANDS) - {"agentmail"}))
+def test_the_help_of_a_command_fits_80_columns(name: str) -> None:
+    rows = command(name).get_help(click.Context(command(name), terminal_width=78)).splitlines()
+    assert all(len(row) <= 78 for row in rows)
+    assert not any("INTEGER" in row for row in rows)
 
 
 def test_every_help_text_belongs_to_a_command() -> None:

@@ -39,9 +39,7 @@ class McpClient(NamedTuple):
     title: str
     next_step: str
     project: str = ""  # its file of servers in the working directory, which `install` writes
-    user: str = (
-        ""  # its file of servers for all projects; `install` writes it where there is no other
-    )
+    user: str = ""  # its file for all projects, which `install` writes where it knows no other
     table: str = "mcpServers"  # the key above the servers
     extra: dict[str, str] = {}  # noqa: RUF012 - read only; what its entries have besides
     rules: str = ""  # its file of rules; empty where none is known
@@ -49,7 +47,7 @@ class McpClient(NamedTuple):
     remains: tuple[str, ...] = ()  # the notes about what an agent in it could still do
     read: str = ""  # how a rule says that a path may not be read
     write: str = ""
-    shell: tuple[str, ...] = ()  # rules about each command by which a person decides
+    shell: tuple[str, ...] = ()  # its rules against a command that is marked `@ui.personal`
 
     @property
     def servers_file(self) -> Path:
@@ -148,7 +146,7 @@ class ClientFile:
     def replace_items(
         self, name: str, key: str, is_ours: Callable[[object], bool], new: list[Any]
     ) -> None:
-        """Put our new items of a list in the place of our old ones; leave nothing empty that was not."""
+        """Replace the items of a list that are ours by new ones, and remove the list if that empties it."""
         lists = self.table(name, key) if new else as_object(self.content.get(name))
         old = lists.get(key)
         if not isinstance(old, list):
@@ -244,7 +242,7 @@ class TomlFile(ClientFile):
                     if name in now:
                         text = f"{text.rstrip()}\n\n" if text.strip() else ""
                         text += toml_table(f"{table}.{name}", now[name]) + "\n"
-        if self._is(text, self.content):
+        if self._means(text, self.content):
             return text.replace("\n", "\r\n" if "\r\n" in self._text else "\n")
         raise self.refusal("is written in a form that is not changed here")
 
@@ -254,11 +252,11 @@ class TomlFile(ClientFile):
         head = re.split(r"^[ \t]*\[", text, maxsplit=1, flags=re.MULTILINE)[0]
         for start in ("", r"#[ \t]*"):
             changed = re.sub(rf"^{start}{line}", rf"\g<1>{value}", head, count=1, flags=re.MULTILINE)  # fmt: skip
-            if changed != head and self._is(changed + text[len(head) :], wanted):
+            if changed != head and self._means(changed + text[len(head) :], wanted):
                 return changed + text[len(head) :]
         return f"{key} = {value}\n{text}"
 
-    def _is(self, text: str, wanted: dict[str, Any]) -> bool:
+    def _means(self, text: str, wanted: dict[str, Any]) -> bool:
         """Whether a text means this content; a table without anything in it counts for none."""
         try:
             found = tomllib.loads(text)

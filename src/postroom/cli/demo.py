@@ -22,7 +22,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import ui
-from postroom.cli.main import HELP, run
+from postroom.cli.main import GROUPS, HELP, run
 from postroom.config.settings import SETTINGS
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.records import Entry
@@ -32,8 +32,8 @@ from postroom.wiring import files
 from postroom.wiring.desk import require_desk
 
 SAMPLE = Path(__file__).parents[1] / "sample"
-# Commands that would reach out of the demo's folder.
-ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
+# Commands that would reach out of the demo's folder: to clients, accounts and other agents.
+NOT_IN_DEMO = {"desk", "adopt", *GROUPS["Set-up"], *GROUPS["Accounts"], *GROUPS["Agents"]}
 MOST_LINES = 9  # lines of an answer
 PAUSE = "Enter goes on, `quit` ends the demo: "
 PROMPT = "postroom> "
@@ -60,9 +60,9 @@ def demo_command(keep: Path | None) -> None:
         with suppress(DemoEnded):
             demo.play()
     if keep is None:
-        _tell(f"The demo's folder {folder} is removed. `postroom demo --keep DIR` keeps one.")
+        _narrate(f"The demo's folder {folder} is removed. `postroom demo --keep DIR` keeps one.")
         return
-    _tell(f"The demo's folder {keep} is kept. To go on with it:")
+    _narrate(f"The demo's folder {keep} is kept. To go on with it:")
     click.echo(f"  export POSTROOM_CONFIG={shlex.quote(os.environ['POSTROOM_CONFIG'])}")
     for line in ("desk", *demo.suggestions()):
         click.echo(f"  postroom {line}")
@@ -93,7 +93,7 @@ class Demo:
 
     def _perform(self, step: dict[str, Any]) -> None:
         if "say" in step:
-            _tell(self._fill(step["say"]))
+            _narrate(self._fill(step["say"]))
         match step:
             case {"run": words}:
                 self._run(words, step)
@@ -166,9 +166,9 @@ class Demo:
     def _decide(self, id: str, step: dict[str, Any]) -> None:
         """Let the person type commands until the letter is decided; without a terminal, perform the script's."""
         if self._is_interactive:
-            _tell(f"Type a command, such as `{self._fill(step['propose'])}`, or `quit` to end.")
+            _narrate(f"Type a command, such as `{self._fill(step['propose'])}`, or `quit` to end.")
             while self._entry(id).kind == "pending":
-                self._obey(_ask(PROMPT))
+                self._run_typed(_ask(PROMPT))
         elif not self._is_kept:
             self._names["digest"] = self._entry(id).digest.removeprefix("sha256:")
             for words in step["perform"]:
@@ -194,13 +194,13 @@ class Demo:
         with ExitStack() as stack:
             page = stack.enter_context(serve_page(wiring.settings(), port=0, person="Robin"))
             open_browser(stack, page)
-            _tell(text)
+            _narrate(text)
             click.echo(f"  {page.sign_in}")
-            _tell("Or type a command here, such as these; `quit` ends the demo:")
+            _narrate("Or type a command here, such as these; `quit` ends the demo:")
             for line in self.suggestions():
                 click.echo(f"  {line}")
             while True:
-                self._obey(_ask(PROMPT))
+                self._run_typed(_ask(PROMPT))
 
     def suggestions(self) -> list[str]:
         """Return commands that the person could type, as far as the script has come."""
@@ -210,14 +210,14 @@ class Demo:
                 lines.append(self._fill(line))
         return lines
 
-    def _obey(self, text: str) -> None:
+    def _run_typed(self, text: str) -> None:
         """Run what the person typed, which may fail."""
         try:
             words = shlex.split(text.removeprefix("postroom "))
         except ValueError:
             words = [text]
-        if words and words[0] in ELSEWHERE:
-            _tell(f"`postroom {words[0]}` is for another terminal.")
+        if words and words[0] in NOT_IN_DEMO:
+            _narrate(f"`postroom {words[0]}` is for another terminal.")
         elif words:
             with suppress(PostroomError, SystemExit), _echo(on=True):
                 run(["--help"] if words[0] == "help" else words)
@@ -266,5 +266,5 @@ def _shorten(text: str) -> str:
     return text if len(text) <= 50 else f"{text[:46]}...'"
 
 
-def _tell(sentence: str) -> None:
+def _narrate(sentence: str) -> None:
     click.echo("\n" + ui.folded(sentence))

@@ -97,9 +97,7 @@ def status_command() -> None:
         "Sent": meter.describe() if meter else "",
         "Desk": page,
     }
-    sender = NO_DESK
-    if desk is not None:
-        sender = _describe_sender(running, page) if active.live else REHEARSES
+    sender = NO_DESK if desk is None else _describe_sender(running, page, is_live=active.live)
     ui.output(values, facts, *notices, sender)
 
 
@@ -117,7 +115,9 @@ def _list_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
 
-def _describe_sender(running: bool, page: str) -> str:
+def _describe_sender(running: bool, page: str, *, is_live: bool) -> str:
+    if not is_live:
+        return REHEARSES
     if running:
         return RUN_SENDS
     return DESK_SENDS if page else NOBODY_SENDS
@@ -148,6 +148,8 @@ def check_page(desk: Desk, config: Config) -> list[Check]:
     """Return the checks that need nobody else's answer, for the page, which itself sends."""
     verdict, found = ("ok", RUN_SENDS) if desk.locks.has_orchestrator() else ("note", PAGE_SENDS)
     run = "run", verdict, found, "Start it with `postroom run`, or `postroom service install`."
+    if not desk.rules.live:
+        run = "run", "note", REHEARSES, ""
     return [*_check_mode(config), *_check_desk(desk, config), *_checks(run)]
 
 
@@ -193,7 +195,8 @@ def _all_checks() -> Iterator[Check]:
             yield from _checks(("log", verdict, found, "See them with `postroom audit verify`."))
             yield from check_mail(desk, config)
             running, page = desk.locks.has_orchestrator(), desk.locks.page_address()
-            yield Check("run", "ok" if running else "note", _describe_sender(running, page))
+            sender = _describe_sender(running, page, is_live=desk.rules.live)
+            yield Check("run", "ok" if running else "note", sender)
     except PostroomError as wrong:
         yield Check(part, "fail", wrong.message, wrong.remedy)
 
@@ -294,7 +297,7 @@ def _check_account(config: Config, account: Account) -> Iterator[Check]:
 @click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
 @click.option("--actor", type=click.Choice(ACTORS), help="Only by this actor.")
 @click.option("--result", type=click.Choice(RESULTS), help="Only with this result.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="How many lines at most.")  # fmt: skip
 @ui.json_option
 def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
     filters = {name: given or "" for name, given in options.items()}

@@ -44,7 +44,7 @@ WITH_HOOKS = "claude-code"  # whose hooks are known
 # What an entry takes over from this environment.
 ENTRY_VARIABLES = ("POSTROOM_CONFIG", "POSTROOM_PROVIDER", "POSTROOM_STATE", "GMAIL_TOKEN_PATH", "GMAIL_CREDENTIALS_PATH")  # fmt: skip
 NOTES: dict[str, str] = TABLES["notes"]
-NOBODY = "Nothing was written. Run it in one, or give --yes."
+NEEDS_TERMINAL = "Nothing was written. Run it in one, or give --yes."
 UNKNOWN = McpClient("", "")  # any other client: what to paste is printed
 
 
@@ -98,7 +98,7 @@ def install_command(
         raise Corrupt(why.message, remedy=remedy) from why
     ordered = sorted(changes, key=lambda file: file.path != CLIENTS[client].servers_file)
     show(ordered, diff=diff, run=_hook_program(agent), rules=deny_rules(client, config))
-    if changes and not yes and not ui.confirm("Write this?", NOBODY):
+    if changes and not yes and not ui.confirm("Write this?", NEEDS_TERMINAL):
         ui.output({**values, "changed": [], "notes": []}, [], "Nothing was written.")
         return
     written = write_all(changes)
@@ -223,7 +223,7 @@ def personal_commands() -> tuple[str, ...]:
 
 @cache
 def _command_rule() -> re.Pattern[str]:
-    """Return what a rule of ours about a command looks like, wherever the program was when it was written."""
+    """Return the pattern of the rules about commands that `install` writes, wherever the program is."""
     names = "|".join(map(re.escape, personal_commands()))
     listed = "|".join(re.escape(name.replace(" ", '", "')) for name in personal_commands())
     return re.compile(

@@ -134,12 +134,15 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         use_it = f"`postroom edit {entry.id} --from-note`"
         yield ui.folded(f"The note was edited and differs ({use_it}):") + f"\n{edited}"
     yield ""
-    states = desk.reader.letters.past_states(entry.id)
-    yield from map(ui.folded, _history(states, ui.local_time))
-    if entry.kind in ("pending", "approved"):
-        yield ui.folded(life.describe(entry.state, when=ui.local_time))
-    if isinstance(entry.state, life.Approved) and entry.state.code == Limited.code:
-        yield ui.folded(f"{desk.meter().describe()}.")
+    rows = _history(desk.reader.letters.past_states(entry.id), ui.local_time)
+    match entry.state:
+        case life.Pending():
+            rows.append(life.describe(entry.state, when=ui.local_time))
+        case life.Approved(code=Limited.code) if (meter := desk.meter()).wait:
+            rows[-1] = f"Held: {meter.describe()}."  # in place of the same without the next moment
+        case life.Approved(held=held) as state if (left := desk.dispatcher.due_in(state)) > 0:
+            rows.append(f"{'Next try' if held else 'It may be sent'} in {duration(left)}.")
+    yield from map(ui.folded, rows)
     yield ui.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
 

@@ -37,8 +37,10 @@ from postroom.wiring.desk import find_desk, require_desk, rules
 
 SWITCHES = ("DRY_RUN", "DEV_MODE")
 QUESTION = "Go live, so that what you approve is sent?"
-UNAPPROVED = "Go live, so that letters are sent without your approval (approvals.required = false)?"
-ELSEWHERE = (
+QUESTION_UNAPPROVED = (
+    "Go live, so that letters are sent without your approval (approvals.required = false)?"
+)
+OTHER_SWITCHES = (
     "A DRY_RUN or DEV_MODE that is true elsewhere, as in a client's own environment, still keeps"
     " its server in rehearsal; `postroom status` says what decides."
 )
@@ -49,7 +51,7 @@ STILL_LIVE = (
 
 
 class ClientServer(NamedTuple):
-    """An entry that starts a server of ours, in a client's file."""
+    """An entry of a client's file that starts a server of Postroom."""
 
     client: McpClient
     file: ClientFile
@@ -78,7 +80,7 @@ def live_command() -> None:
         own.content["dry_run"] = False
         if own.content.get("dev_mode", False) is not False:
             own.content["dev_mode"] = False
-        servers = [one for one in _client_servers(notes) if _is_of(one, config, notes)]
+        servers = [one for one in _client_servers(notes) if _has_same_desk(one, config, notes)]
         for server in servers:
             for switch in SWITCHES:
                 server.env.pop(switch, None)
@@ -89,7 +91,7 @@ def live_command() -> None:
         if changes:
             if waiting := desk.reader.lists.count("approved"):
                 ui.say(f"{plural(waiting, 'letter')} approved earlier will be sent.")
-            question = QUESTION if desk.rules.required else UNAPPROVED
+            question = QUESTION if desk.rules.required else QUESTION_UNAPPROVED
             if not ui.confirm(question, "Nothing was written. Run it in one."):
                 ui.output({"changed": []}, [], "Nothing was written.")
                 return
@@ -98,7 +100,7 @@ def live_command() -> None:
         written = write_all(changes)
         if written:
             _record(desk, "go_live")
-        _report(desk, servers, written, [*notes, ELSEWHERE])
+        _report(desk, servers, written, [*notes, OTHER_SWITCHES])
 
 
 @ui.personal
@@ -135,7 +137,7 @@ def _client_servers(notes: list[str]) -> Iterator[ClientServer]:
                 yield ClientServer(client, file, name, as_object(env))
 
 
-def _is_of(server: ClientServer, config: Config, notes: list[str]) -> bool:
+def _has_same_desk(server: ClientServer, config: Config, notes: list[str]) -> bool:
     """Whether a server has these settings and this vault: another desk has a passphrase of its own."""
     place = f"{server.name} in {server.file.path}"
     try:

@@ -64,7 +64,7 @@ class SearchCommand(click.Command):
 
 @click.command("search", help=HELP["search"], cls=SearchCommand)
 @click.argument("query", nargs=-1)
-@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many mails at most.")  # fmt: skip
+@click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=20, show_default=True, help="How many mails at most.")  # fmt: skip
 @click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
 @ui.account_option
 @ui.json_option

@@ -59,6 +59,12 @@ HELP = dict(part.split("\n", 1) for part in _TEXT.replace("\\b", "\b").split("\n
 class Commands(click.Group):
     """The commands of the table, each imported when it is called; `--help` lists them and imports none."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # A client's rules forbid an agent `postroom approve`: there is no other way to write it.
+        if args[:1] == ["--"]:
+            ctx.fail("The command comes first, and `--` after it.")
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
@@ -80,6 +86,8 @@ def cli() -> None:
     """The post room for AI agents.
 
     Agents read mail and write letters; nothing is sent until a person has approved it.
+
+    Try it with `postroom demo`. Begin with `postroom init`.
     """
 
 

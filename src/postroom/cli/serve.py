@@ -43,7 +43,7 @@ class DeskPage(NamedTuple):
 
 @ui.personal
 @click.command("desk", help=HELP["desk"])
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.  [default: 8766]")  # fmt: skip
+@click.option("--port", metavar="N", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.  [default: 8766]")  # fmt: skip
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of 127.0.0.1.")
 @click.option("--origin", metavar="URL", help="The address by which your own proxy or tunnel shows the page.")  # fmt: skip
 @click.option("--as", "person", metavar="NAME", help="The name that your decisions carry.  [default: your login name]")  # fmt: skip

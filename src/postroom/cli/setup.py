@@ -197,7 +197,7 @@ PASTE_STEPS = (
 
 @ui.personal
 @click.command("auth", help=HELP["auth"])
-@click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
+@click.argument("provider", metavar="gmail", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="What Postroom may do with your mail, at most.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Print the address to open, and ask for the one that it ends at.")  # fmt: skip
 @click.option("--credentials", type=click.Path(path_type=Path), help="Your OAuth client's file from Google; a copy is kept.")  # fmt: skip

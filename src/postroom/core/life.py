@@ -257,6 +257,8 @@ def describe_step(
             return f"Approval undone at {when(since)}."
         case _, Pending(since=since):
             return f"Put back into the queue at {when(since)}."
+        case Approved() | Sending(), Approved(held=held, since=since) if held:
+            return f"Held at {when(since)}: {held.rstrip('.')}."
         case _, Approved(verdict=verdict, held=held) if not verdict.is_automatic:
             why = f"; held: {held.rstrip('.')}" if held else ""
             return f"Approved by {verdict.by} at {when(verdict.at)}{why}."

@@ -11,14 +11,12 @@ from postroom.core import life
 from postroom.core.errors import Denied, Limited, raise_if
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import duration
+from postroom.core.text import duration, plural
 from postroom.core.values import dataclass
 
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
-RETRY_PAUSES: Final = (
-    1.0,
-    4.0,
-)  # after the first tries of a letter that its provider refuses for now
+# Seconds after the first tries of a letter that its provider refuses for now.
+RETRY_PAUSES: Final = (1.0, 4.0)
 BACK_OFF: Final = (30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
 _ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply"})  # fmt: skip
 
@@ -59,9 +57,9 @@ class Rules:
 
 
 class RateLimitCounter(NamedTuple):
-    """What counts against a limit: document 000's fields. The ledger keeps the timestamps, so a restart refills nothing."""
+    """How much of a limit is used, in the fields of document 000. The ledger keeps the moments across restarts."""
 
-    send_timestamps: deque[Stamp]  # not floats: a clock that jumps refills nothing either
+    send_timestamps: deque[Stamp]  # not floats: a clock that jumps changes no limit
     window_seconds: float
     max_sends: int
 
@@ -100,8 +98,8 @@ class SendMeter(NamedTuple):
     def describe(self, zone: tzinfo | None = None) -> str:
         """Return `7 of 10 letters this hour`, with the time of the next one if there is no room."""
         span = "this hour" if self.window == 3600 else f"in {duration(self.window)}"
-        text = f"{self.sent} of {self.most} letters {span}"
-        if not self.wait:
+        text = f"{self.sent} of {plural(self.most, 'letter')} {span}"
+        if not self.wait or not self.most:  # a limit of 0 never has room
             return text
         now, then = (datetime.fromtimestamp(self.now.wall + s, zone) for s in (0.0, self.wait))
         same_day = now.date() == then.date()

@@ -46,10 +46,11 @@ class Proposal(NamedTuple):
     form: str = "note"  # "note", or "draft": a note whose whole body is the letter's text
     slip: str = ""  # the hash of a slip that approves it
     verdict: str = ""  # the person who approved it already, by putting their draft into Approved/
-    refuse_if_sent: bool = False  # raise if the same letter was sent already,
-    report_if_sent: bool = False  # unless no call was answered so: the first one is
+    refuse_if_sent: bool = False  # raise if the same letter was sent already
+    report_if_sent: bool = False  # but let the first call after the sending answer with its success
     match_persons_letter: bool = False  # a person's approved letter of the same content is this one
-    pre_send_record: str = ""  # if it is to have one: the id of the mail that it answers, as JSON
+    # The id, as JSON, of the mail that it answers, for a letter that is recorded before it is sent; else empty.
+    pre_send_record: str = ""
     always_ask: bool = False  # needs a verdict even with `approvals.required = false`
     fields: Mapping[str, str] | None = None  # more frontmatter for its draft
 

@@ -94,15 +94,19 @@ def test_each_scene_fits_a_terminal_of_80x24_and_at_the_end_commands_are_typed(
         ("Waiting for your decision (1)", ""),
         (PROMPT, "nonsense\n"),
         ("No such", ""),
-        (PROMPT, "mcp\n"),
-        ("another terminal", ""),
+        *[
+            each
+            for command in ("mcp", "install codex", "live", "auth", "agentmail send x y")
+            for each in ((PROMPT, f"{command}\n"), ("another terminal", ""))
+        ],
         (PROMPT, "\n"),
         (PROMPT, "exit\n"),
     ]
     played = person.at_terminal("demo", answers=[*FOLLOWED, *commands])
     assert played.code == 0
     scenes = QUESTION.split(STYLE.sub("", played.out))
-    assert len(scenes) == 14
+    assert len(scenes) == 18
+    assert re.search(r"<<<(\w{16})\s.*\s\1>>>", scenes[0], re.DOTALL)
     for scene in scenes:
         # The first is the rest of the line of the question before.
         lines = [line.rpartition("\r")[2] for line in scene.split("\n")[1:]]

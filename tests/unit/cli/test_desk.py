@@ -221,6 +221,16 @@ def test_doctor_has_all_its_checks_and_the_budget(made: Person) -> None:
     assert all(set(one) == {"part", "verdict", "found", "remedy"} for one in found.json["checks"])
 
 
+def test_doctor_says_in_rehearsal_that_nothing_is_sent(person: Person) -> None:
+    assert person.run("init").code == 0
+    for live in (False, True):
+        if live:
+            person.live()
+        found = person.run("doctor", "--json").json["checks"][-1]["found"]
+        assert ("rehearsal" in found) is not live
+        assert ("postroom approve" in found) is live
+
+
 def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person: Person) -> None:
     person.live()
     assert person.run("init").code == 0

@@ -353,6 +353,16 @@ def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person: 
     assert allowed(rules, "postroom pending")
 
 
+def test_nothing_stands_between_the_program_and_the_command_that_a_rule_names(
+    person: Person,
+) -> None:
+    for name in personal_commands():
+        for before in ("--", "--json", "--color", ""):
+            refused = person.run(before, *name.split(), "abc")
+            assert refused.code == 2, (before, name)
+            assert "--help" in refused.err
+
+
 # They show something, serve an agent as itself, or work in a folder of their own: an agent may run them.
 FOR_AGENTS = "demo status doctor mcp pending show audit search read thread agentmail"
 

@@ -56,13 +56,47 @@ def test_a_yes_on_stdin_is_nobodys_word(live: Person) -> None:
     assert live.show(id)["state"] == "pending"
 
 
+def test_show_says_once_why_a_letter_is_held(live: Person) -> None:
+    id = live.draft()
+    (live.vault / "PAUSED").touch()
+    live.run("approve", id, "--yes", digest(live, id)[:8])
+    shown = live.run("show", id).out
+    assert shown.count("aused") == 1, shown
+    assert shown.count("Approved") == 1, shown
+
+
+def test_show_says_once_that_a_letter_is_approved_and_when_it_may_be_sent(live: Person) -> None:
+    live.live(undo_seconds=60)
+    id = live.draft()
+    (live.vault / "Approved").mkdir(exist_ok=True)
+    (live.vault / "Drafts" / "hello.md").rename(live.vault / "Approved" / "hello.md")
+    shown = live.run("show", id).out
+    assert shown.count("Approved by") == 1, shown
+    assert re.search(r"^It may be sent in \d\d seconds\.$", shown, re.MULTILINE), shown
+
+
 def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Person) -> None:
     live.environment["POSTROOM_SENDS_PER_HOUR"] = "1"
     for name in ("one", "two"):
         id = live.draft(name, subject=name)
         assert live.run("approve", id, "--yes", digest(live, id)[:8]).code == 0
     shown = live.run("show", id)
-    assert re.search(r"1 of 1 letters this hour, next at \d\d:\d\d", shown.out)
+    assert re.search(
+        r"^Held: 1 of 1 letter this hour, next at \d\d:\d\d\.$", shown.out, re.MULTILINE
+    )
+    assert "Rate limit" not in shown.out
+
+
+def test_show_says_when_a_letter_under_another_limit_is_tried_again(live: Person) -> None:
+    own = live.folder / ".config/postroom/postroom.toml"
+    own.write_text(f"{own.read_text()}[limits]\nrecipients_per_hour = 1\n")
+    for name in ("one", "two"):
+        id = live.draft(name, subject=name)
+        live.run("approve", id, "--yes", digest(live, id)[:8])
+    shown = live.run("show", id).out
+    assert "1 recipients/hour" in shown
+    assert re.search(r"^Next try in (60 minutes|1 hour)\.$", shown, re.MULTILINE), shown
+    assert "of 10 letters" not in shown
 
 
 def test_letters_that_may_have_been_sent_are_decided_several_at_once(live: Person) -> None:

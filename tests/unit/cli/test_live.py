@@ -122,7 +122,7 @@ def test_what_will_be_sent_is_said_before_the_question(robin: Person) -> None:
     settings(robin).write_text("dry_run = true\n[approvals]\nrequired = false\n")
     shown = words(robin.at_terminal("live", answers=[("[y/N]", "n\n")]))
     assert "1 letter approved earlier will be sent." in shown
-    assert "letters are sent without your approval" in shown
+    assert "so that letters are sent without your approval" in shown
 
 
 def test_what_is_live_already_is_not_asked_about(robin: Person) -> None:

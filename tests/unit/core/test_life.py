@@ -166,6 +166,7 @@ def test_the_history_of_a_letter_says_what_each_step_changed() -> None:
         (None, waiting, f"Proposed at {THEN.iso}."),
         (waiting, waiting, "Edited."),
         (waiting, approved, f"Approved by ada at {THEN.iso}; held: all sending is paused."),
+        (approved, approved, f"Held at {THEN.iso}: all sending is paused."),
         (approved, again, f"Approval undone at {NOW.iso}."),
         (rejected, again, f"Put back into the queue at {NOW.iso}."),
         (waiting, rejected, life.describe(rejected)),

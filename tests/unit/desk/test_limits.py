@@ -114,12 +114,17 @@ def test_the_meter_counts_what_was_sent_and_names_the_next_moment_with_room(
     assert office.desk.meter().describe(UTC) == "2 of 3 letters this hour"
 
 
+def test_the_meter_names_no_next_moment_where_no_letter_may_ever_be_sent(office: Office) -> None:
+    limit(office, sends_per_hour=0)
+    assert office.desk.meter().describe(UTC) == "0 of 0 letters this hour"
+
+
 def test_the_meter_names_another_window_and_another_day(office: Office) -> None:
     limit(office, sends_per_hour=1, window_seconds=7200)
     office.clock.go(-office.clock().wall % 86_400 + 86_400 - 600)  # ten minutes to midnight
     day = datetime.fromtimestamp(office.clock().wall + 7200, UTC)
     send(office)
-    expected = f"1 of 1 letters in 2 hours, next at 01:50 on {day:%Y-%m-%d}"
+    expected = f"1 of 1 letter in 2 hours, next at 01:50 on {day:%Y-%m-%d}"
     assert office.desk.meter().describe(UTC) == expected
 
 

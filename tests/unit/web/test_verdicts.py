@@ -161,13 +161,13 @@ def test_the_page_says_how_much_of_the_budget_is_used_and_when_the_next_letter_m
     first, second = office.propose(), office.propose(office.letter(subject="Two"))
     with opened(office) as site:
         browser = site.browser()
-        assert "Sent: 0 of 1 letters this hour" in browser.get("/").words
+        assert "Sent: 0 of 1 letter this hour" in browser.get("/").words
         for entry in (first, second):
             assert browser.decide(entry.id, "approve").status == 200
             office.clock.go(10)
         until(lambda: state(office, second.id, Approved).held)
         held = browser.get(f"/letter/{second.id}").words
-        assert "Approved, but held: 1 of 1 letters this hour, next at" in held
+        assert "Approved, but held: 1 of 1 letter this hour, next at" in held
 
 
 def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(
