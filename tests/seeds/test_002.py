@@ -663,6 +663,20 @@ def test_the_first_call_after_another_process_sent_the_letter_is_a_success(live:
     assert len(live.call("search_email", query="in:sent to:fay@example.com").structured_content["emails"]) == 1  # fmt: skip
 
 
+def test_an_outcome_that_no_call_was_told_of_comes_before_another_slip(live: Site) -> None:
+    """002 idempotency, the outcome that no call was told of, and an approval that is still there"""
+    id = live.call("send_email", **letter("gus")).structured_content["letter"]
+    digest = live.person.show(id)["digest"].removeprefix("sha256:")
+    assert live.person.run("approve", id, "--yes", digest[:8]).code == 0
+    sent = newest(live, "in:sent to:gus@example.com")
+    slip = approve(live, "gus")
+    said = live.text("send_email", **letter("gus"))
+    assert sent["message_id"] in said
+    assert len(live.call("search_email", query="in:sent to:gus@example.com").structured_content["emails"]) == 1  # fmt: skip
+    assert slip.exists()
+    assert sent["message_id"] not in live.text("send_email", **letter("gus"))
+
+
 def test_a_call_that_was_cut_off_was_told_of_nothing(person: Person, service: Gmail) -> None:
     """002 idempotency, a call that was cut off"""
     at_gmail(person, service)
