@@ -28,7 +28,7 @@ from postroom.core.errors import (
 from postroom.mail.gmail import formats
 from postroom.mail.gmail.formats import Json, RequestBody, encode_body, json_object, unreachable
 from postroom.mail.gmail.oauth import TokenStore
-from postroom.mail.mailbox import TokenRenewed
+from postroom.mail.mailbox import ConnectionLost, TokenRenewed
 
 RETRIES: Final = 3
 PATIENCE: Final = 8.0  # seconds that a read waits if Gmail asks it to; a longer wait is an error
@@ -93,7 +93,7 @@ class GmailApi:
             raise unreachable(error) from error
         except httpx2.RequestError as error:
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
-            raise Uncertain(lost, remedy=_CHECK_FIRST) from error
+            raise ConnectionLost(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
         # Only an error that Gmail itself wrote is a refusal; a proxy knows nothing.
         refused = (
