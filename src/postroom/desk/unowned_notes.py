@@ -245,8 +245,9 @@ class UnownedNotes:
         exposure = self._proposals.exposure
         return [e for e in waiting if slip.fits(e.letter, exposure.answered(e.letter))]
 
-    def requests_in(self, folder: str) -> list[SeenNote]:
-        return list(filter(parse_slip, self._sync.scan(folder, unknown=_REQUEST_LIKE)))
+    def requests_in(self, folder: str, settled_before: int) -> list[SeenNote]:
+        seen = self._sync.scan(folder, settled_before=settled_before, unknown=_REQUEST_LIKE)
+        return list(filter(parse_slip, seen))
 
     # Actions
 

@@ -17,6 +17,7 @@ from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
+from postroom.vault.vault import File, Vault
 from tests.desks import ANN, SEND, START, Dead, Office, state
 from tests.fences import fenced
 from tests.mails import mail
@@ -477,6 +478,32 @@ def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(
 
 
 # Plans
+
+
+class Counting(Vault):
+    """A vault that counts the notes of Plans/ and Drafts/ that are read."""
+
+    read_paths: list[str]
+
+    def read(self, path: str) -> tuple[bytes, File]:
+        if path.startswith(("Plans/", "Drafts/")):
+            self.read_paths.append(path)
+        return super().read(path)
+
+
+def test_a_note_that_asks_for_nothing_is_read_again_only_once_it_changes(office: Office) -> None:
+    office.vaults, Counting.read_paths = Counting, []
+    office.reopen()
+    for number in range(3):
+        put(office, f"p{number}", where="Plans", age=1e9, type="plan")
+        put(office, f"d{number}", where="Drafts", age=1e9, type="plan", status="thought")
+    office.look(adopt=True)
+    assert len(Counting.read_paths) == 6
+    office.look(adopt=True)
+    assert len(Counting.read_paths) == 6
+    put(office, "p1", where="Plans", age=1e9)
+    assert "Plans/p1.md asks for approval" in office.look(adopt=True)
+    assert Counting.read_paths[6:] == ["Plans/p1.md"]
 
 
 def put_plan(office: Office, body: str = "", **fields: str) -> Path:
