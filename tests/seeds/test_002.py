@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.cases import for_each
 from tests.conftest import Person
@@ -360,6 +361,26 @@ def test_reply_email_no_approval(live: Site) -> None:
     answer = live.call("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
     assert answer_text(answer, refused=True) == rejected_reply(mail["thread_id"])
     assert live.person.show(answer.structured_content["letter"])["state"] == "pending"
+
+
+def test_the_note_of_a_held_reply_is_an_approval_file_for_its_thread(live: Site) -> None:
+    """002 reply_email, Pre-conditions, matching thread_id"""
+    mail = newest(live, "from:ines")
+    ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
+    id = live.call("reply_email", **ids, body="At nine.").structured_content["letter"]
+
+    def fields(folder: str) -> tuple[str, ...]:
+        (note,) = (live.person.vault / folder).glob(f"*{id}.md")
+        read = Note.parse(note.read_bytes())
+        return tuple(read.text(name) for name in ("type", "status", "thread_id"))
+
+    assert fields("Pending_Approval") == ("email_reply", "pending", mail["thread_id"])
+    (note,) = (live.person.vault / "Pending_Approval").glob(f"*{id}.md")
+    note.rename(live.person.vault / "Approved" / note.name)
+    answer = live.call("reply_email", **ids, body="At nine.")
+    assert answer_text(answer, refused=False).startswith("Reply sent successfully.")
+    assert answer.structured_content["thread_id"] == mail["thread_id"]
+    assert fields("Done") == ("email_reply", "done", mail["thread_id"])
 
 
 def test_reply_email_rate_limited(start_site: Callable[..., Site]) -> None:
