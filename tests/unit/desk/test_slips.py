@@ -11,6 +11,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Approved
+from postroom.core.message import Thread
 from postroom.core.records import Entry
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
@@ -23,7 +24,7 @@ from tests.fences import fenced
 from tests.mails import mail
 from tests.narrow import narrow, present
 from tests.posting import post
-from tests.providers import BARRED, BUSY, Courier
+from tests.providers import BARRED, BUSY, Courier, Line
 
 BOB = Address.parse("bob@example.net")
 HOUR = 3600.0
@@ -714,6 +715,27 @@ def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(
     office.look(adopt=True)
     office.desk.send_approved()
     assert [one.letter.id for one in courier.accepted] == [letter.id]
+
+
+def test_a_slip_that_waits_for_another_letter_asks_the_mailbox_for_nothing(office: Office) -> None:
+    class Counting(Line):
+        asked = 0
+
+        def thread(self, id: str) -> Thread:
+            Counting.asked += 1
+            return self._box.thread(id)
+
+    office.wrap = lambda box: Counting(Courier(), box)
+    office.reopen()
+    letter = answer(office)
+    office.propose(letter, call=REPLY)
+    before = Counting.asked
+    put(office, type="email_reply", to="bob@example.net", thread_id=letter.thread)
+    put(office, "second", type="email_reply", to=None, thread_id="18e51234")
+    put(office, "third", to="cat@example.net")
+    for _ in range(3):
+        office.look(adopt=True)
+    assert Counting.asked == before > 0
 
 
 def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(
