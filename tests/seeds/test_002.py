@@ -586,19 +586,20 @@ def test_a_call_makes_three_tries_at_most_and_says_when_the_next_one_is(
     assert (asked_of(site, SENDS), len(site.service.sent)) == (1, 1)
 
 
-@for_each("status", [429, 503])
+@for_each("status, where", [(429, "send"), (503, "send"), (429, "drafts"), (503, "drafts")])
 def test_a_call_waits_as_long_as_gmail_asks_for_and_20_seconds_at_most(
-    start_timed_gmail_site: Callable[..., GmailSite], status: int
+    start_timed_gmail_site: Callable[..., GmailSite], status: int, where: str
 ) -> None:
     """002 error taxonomy, Rate limit (Gmail), Retry-After"""
     site = start_timed_gmail_site("approval")
+    requests = f"POST .*/{where}$"
     approve(site, "ann")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "9"})
+    site.service.fail(requests, status=status, headers={"Retry-After": "9"})
     begun = site.clock.steady
     assert site.text("send_email", **letter("ann")).startswith("Email sent successfully.")
     assert 9 <= site.clock.steady - begun < 11
     approve(site, "bob")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "9"}, times=3)
+    site.service.fail(requests, status=status, headers={"Retry-After": "9"}, times=3)
     begun = site.clock.steady
     site.refusal("send_email", **letter("bob"))
     assert 18 <= site.clock.steady - begun <= 20
@@ -606,7 +607,7 @@ def test_a_call_waits_as_long_as_gmail_asks_for_and_20_seconds_at_most(
     site.clock.go(60)
     assert site.text("send_email", **letter("bob")).startswith("Email sent successfully.")
     approve(site, "cat")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "60"})
+    site.service.fail(requests, status=status, headers={"Retry-After": "60"})
     begun = site.clock.steady
     site.refusal("send_email", **letter("cat"))
     assert site.clock.steady - begun < 1

@@ -67,7 +67,9 @@ class Proofs:
             with self.ledger.write() as tx:
                 tx.proofs.add_orphan(entry.id)
             kind = Unreachable if isinstance(lost, ConnectionLost) else Unavailable
-            raise kind(lost.message, remedy="Nothing was sent. Try again.") from lost
+            unsent = kind(lost.message, remedy="Nothing was sent. Try again.")
+            unsent.seconds = lost.seconds
+            raise unsent from lost
         if proof:
             self.crash_point("prepared")
         return proof
@@ -122,10 +124,12 @@ class Proofs:
             gone = not box.release(proof.text)
             found = box.find_outcome(entry.letter, proof.text) if gone else None
         except PostroomError as why:
-            raise Unavailable(
+            kept = Unavailable(
                 f"What was prepared for this letter could not be taken back: {why.message}",
                 remedy="It is tried again.",
-            ) from why
+            )
+            kept.seconds = why.seconds
+            raise kept from why
         self.crash_point("released")
         if isinstance(found, NotSent):
             raise Unavailable("What was prepared for this letter is still there")
