@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -318,10 +319,15 @@ class Office:
         return " ".join(self.desk.reconcile(adopt=adopt))
 
 
-def old_desk(folder: Path) -> Office:
-    """Return the desk that version 0.1.0 left, copied into this folder and opened a minute later."""
+def old_desk(folder: Path, change: str = "") -> Office:
+    """Return the desk that version 0.1.0 left, copied into this folder and opened a minute later.
+
+    `change` is a statement that its ledger executes before.
+    """
     shutil.copytree(Path(__file__).parent / "fixtures" / "desk-0.1", folder, dirs_exist_ok=True)
     (folder / "state").chmod(0o700)
+    with closing(sqlite3.connect(folder / "state" / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute(change)
     return Office(folder, after=60)
 
 

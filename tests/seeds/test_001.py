@@ -61,6 +61,7 @@ REQUIRED = {
     "search_emails": ["query"],
     "reply_to_thread": ["thread_id", "body"],
 }
+NETWORK = "Network error — check internet connection"
 TAIL = "Set DRY_RUN=false to send for real."
 
 
@@ -634,6 +635,22 @@ def test_a_send_has_the_words_of_a_search(
     send = site.refusal("send_email", **letter("ann"))
     assert search.startswith(f"Error: {text}\nDetail: ")
     assert send.startswith(f"Failed to send email: {text}\nDetail: ")
+    assert site.service.sent == []
+
+
+@for_each("by_draft", [True, False])
+def test_a_connection_that_is_lost_before_the_answer_is_the_network(
+    start_timed_gmail_site: Callable[..., GmailSite], by_draft: bool
+) -> None:
+    """001 §9C, of a connection that is lost"""
+    site = start_timed_gmail_site("dry-run", required=False, by_draft=by_draft)
+    site.service.fail("POST .*/(drafts|send)$", lost="before", times=9)
+    draft = site.refusal("draft_email", **letter("ann"))
+    assert draft.startswith(f"Error: {NETWORK}\nDetail: The connection to Gmail was lost ")
+    for _ in range(2):
+        send = site.refusal("send_email", **letter("ann"))
+        assert send.startswith(f"Failed to send email: {NETWORK}\nDetail: The letter ")
+        assert ("may or may not have been sent" in send) is not by_draft
     assert site.service.sent == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.cases import for_each
 from tests.conftest import Person
@@ -362,6 +363,26 @@ def test_reply_email_no_approval(live: Site) -> None:
     assert live.person.show(answer.structured_content["letter"])["state"] == "pending"
 
 
+def test_the_note_of_a_held_reply_is_an_approval_file_for_its_thread(live: Site) -> None:
+    """002 reply_email, Pre-conditions, matching thread_id"""
+    mail = newest(live, "from:ines")
+    ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
+    id = live.call("reply_email", **ids, body="At nine.").structured_content["letter"]
+
+    def fields(folder: str) -> tuple[str, ...]:
+        (note,) = (live.person.vault / folder).glob(f"*{id}.md")
+        read = Note.parse(note.read_bytes())
+        return tuple(read.text(name) for name in ("type", "status", "thread_id"))
+
+    assert fields("Pending_Approval") == ("email_reply", "pending", mail["thread_id"])
+    (note,) = (live.person.vault / "Pending_Approval").glob(f"*{id}.md")
+    note.rename(live.person.vault / "Approved" / note.name)
+    answer = live.call("reply_email", **ids, body="At nine.")
+    assert answer_text(answer, refused=False).startswith("Reply sent successfully.")
+    assert answer.structured_content["thread_id"] == mail["thread_id"]
+    assert fields("Done") == ("email_reply", "done", mail["thread_id"])
+
+
 def test_reply_email_rate_limited(start_site: Callable[..., Site]) -> None:
     """002 reply_email, Rate limited"""
     site = start_site("approval", limits={"sends_per_hour": 1})
@@ -565,19 +586,20 @@ def test_a_call_makes_three_tries_at_most_and_says_when_the_next_one_is(
     assert (asked_of(site, SENDS), len(site.service.sent)) == (1, 1)
 
 
-@for_each("status", [429, 503])
+@for_each("status, where", [(429, "send"), (503, "send"), (429, "drafts"), (503, "drafts")])
 def test_a_call_waits_as_long_as_gmail_asks_for_and_20_seconds_at_most(
-    start_timed_gmail_site: Callable[..., GmailSite], status: int
+    start_timed_gmail_site: Callable[..., GmailSite], status: int, where: str
 ) -> None:
     """002 error taxonomy, Rate limit (Gmail), Retry-After"""
     site = start_timed_gmail_site("approval")
+    requests = f"POST .*/{where}$"
     approve(site, "ann")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "9"})
+    site.service.fail(requests, status=status, headers={"Retry-After": "9"})
     begun = site.clock.steady
     assert site.text("send_email", **letter("ann")).startswith("Email sent successfully.")
     assert 9 <= site.clock.steady - begun < 11
     approve(site, "bob")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "9"}, times=3)
+    site.service.fail(requests, status=status, headers={"Retry-After": "9"}, times=3)
     begun = site.clock.steady
     site.refusal("send_email", **letter("bob"))
     assert 18 <= site.clock.steady - begun <= 20
@@ -585,7 +607,7 @@ def test_a_call_waits_as_long_as_gmail_asks_for_and_20_seconds_at_most(
     site.clock.go(60)
     assert site.text("send_email", **letter("bob")).startswith("Email sent successfully.")
     approve(site, "cat")
-    site.service.fail(SENDS, status=status, headers={"Retry-After": "60"})
+    site.service.fail(requests, status=status, headers={"Retry-After": "60"})
     begun = site.clock.steady
     site.refusal("send_email", **letter("cat"))
     assert site.clock.steady - begun < 1
@@ -661,6 +683,20 @@ def test_the_first_call_after_another_process_sent_the_letter_is_a_success(live:
         said = live.refusal("send_email", **letter("fay"))
         assert said.startswith(f"Error sending email: The letter {id} was sent at ")
     assert len(live.call("search_email", query="in:sent to:fay@example.com").structured_content["emails"]) == 1  # fmt: skip
+
+
+def test_an_outcome_that_no_call_was_told_of_comes_before_another_slip(live: Site) -> None:
+    """002 idempotency, the outcome that no call was told of, and an approval that is still there"""
+    id = live.call("send_email", **letter("gus")).structured_content["letter"]
+    digest = live.person.show(id)["digest"].removeprefix("sha256:")
+    assert live.person.run("approve", id, "--yes", digest[:8]).code == 0
+    sent = newest(live, "in:sent to:gus@example.com")
+    slip = approve(live, "gus")
+    said = live.text("send_email", **letter("gus"))
+    assert sent["message_id"] in said
+    assert len(live.call("search_email", query="in:sent to:gus@example.com").structured_content["emails"]) == 1  # fmt: skip
+    assert slip.exists()
+    assert sent["message_id"] not in live.text("send_email", **letter("gus"))
 
 
 def test_a_call_that_was_cut_off_was_told_of_nothing(person: Person, service: Gmail) -> None:

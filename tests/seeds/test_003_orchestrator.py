@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from postroom.core.errors import Unavailable, Uncertain
+from postroom.core.errors import NotFound, Unavailable, Uncertain
 from postroom.core.message import INBOX, UNREAD
 from postroom.orchestrator.client import Fallback, MCPClient
 from postroom.vault.markdown import sections
@@ -140,11 +140,11 @@ def test_a_tools_error_is_logged_with_its_code_and_the_fallback_executed(place: 
     """003 §6 call_tool, On failure, CallToolResult(isError=True)"""
     error = {"error": "not_found", "message": "no such secret mail", "details": None}
     place.answers(json.dumps(error))
-    for tool in ("look", "stir"):
-        assert place.call("as told", tool, lambda: {"from": "the fallback"}) == {"from": "the fallback"}  # fmt: skip
-        assert place.calls() == [tool]
+    instead = {"from": "the fallback"}
+    assert place.call("as told", "look", lambda: instead) == instead
+    assert place.calls() == ["look"]
     rows = [(row["event"], row["error"], row["tool"], row["fallback"]) for row in place.log()]
-    assert rows == [("mcp_error", "not_found", "look", True), ("mcp_error", "not_found", "stir", True)]  # fmt: skip
+    assert rows == [("mcp_error", "not_found", "look", True)]
 
 
 def test_what_may_have_happened_is_not_done_again_by_a_fallback(place: Place) -> None:
@@ -153,12 +153,17 @@ def test_what_may_have_happened_is_not_done_again_by_a_fallback(place: Place) ->
     def again() -> dict[str, Any]:
         pytest.fail("it was done twice")
 
-    place.answers(json.dumps({"error": "send_failed", "message": "Not sent", "details": None}))
-    for mode in ("dies", "as told"):
-        with pytest.raises(Uncertain):
+    cases = [
+        ("dies", "mcp_unavailable", Uncertain),
+        ("as told", "send_failed", Uncertain),
+        ("as told", "not_found", NotFound),
+    ]
+    for mode, code, kind in cases:
+        place.answers(json.dumps({"error": code, "message": "Not so", "details": None}))
+        with pytest.raises(kind):
             place.call(mode, "stir", again)
         assert place.calls() == ["stir"]
-    assert [(row["error"], row["fallback"]) for row in place.log()] == [("mcp_unavailable", False), ("send_failed", False)]  # fmt: skip
+    assert [(row["error"], row["fallback"]) for row in place.log()] == [(code, False) for _, code, _ in cases]  # fmt: skip
 
 
 def test_without_a_fallback_the_failure_is_logged_and_raised(place: Place) -> None:

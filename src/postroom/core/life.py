@@ -60,7 +60,7 @@ class Approved:
     tries: int = 0
     first: Stamp | None = None
     # Of the error that holds it; `pace` for one that is waited for; of the provider's errors, `unreachable` where there
-    # was no connection, `quota` and `throttled` where it wants fewer requests.
+    # was no connection or it was lost, `quota` and `throttled` where it wants fewer requests.
     code: str = ""
 
 
@@ -116,6 +116,7 @@ class Unknown:
     why: str  # it may have been sent, and nothing proves it
     asked: Stamp
     verdict: Verdict | None = None
+    code: str = ""  # of the error after which nothing proves it
 
 
 State = (

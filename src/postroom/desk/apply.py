@@ -200,8 +200,13 @@ class NoteDisplay:
 
     def _adopt_requests(self) -> None:
         # Move the requests from `Plans/` to `Pending_Approval/`, as many as letters may wait.
-        waiting, most = len(self._unowned.requests_in(folders.PENDING)), self._rules.open_letters
-        requests, room = self._unowned.requests_in(folders.PLANS), max(0, most - waiting)
+        settled_before = self._settled_before()
+        requests = self._unowned.requests_in(folders.PLANS, settled_before)
+        if not requests:
+            return
+        waiting = len(self._unowned.requests_in(folders.PENDING, settled_before))
+        most = self._rules.open_letters
+        room = max(0, most - waiting)
         if len(requests) > room:
             count = max(waiting, most)
             self._report(f"{count} requests wait already; the others stay in {folders.PLANS}/.")
@@ -262,11 +267,14 @@ class NoteDisplay:
 
     # Reading the folders
 
+    def _settled_before(self) -> int:
+        return int(self._clock().wall * 1e9) - RACY
+
     def _scan(self, expected: dict[str, ExpectedNote]) -> dict[str, list[SeenNote]]:
         """Return the notes in the folders by the letter that each names, under "" those that name none."""
         known = {note.location.path: (id, note.location) for id, note in expected.items()}
         for _ in range(MAX_SCANS):
-            settled_before = int(self._clock().wall * 1e9) - RACY
+            settled_before = self._settled_before()
             seen: list[SeenNote] = []
             for folder in SCANNED_FOLDERS:
                 # There may be thousands of ordinary drafts, and parsing YAML is slow.

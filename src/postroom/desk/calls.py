@@ -50,8 +50,8 @@ class LetterCalls:
         with self._refusals(call):
             self.desk.reconcile()
             if slips and self.desk.rules.live and self.desk.rules.trust == "folder":
-                recipient = self.desk.exposure.answered(letter)
-                fitting = [s for s in self.desk.display.slips() if s.fits(letter, recipient)]
+                answered = self.desk.exposure.answered
+                fitting = [s for s in self.desk.display.slips() if s.fits(letter, answered)]
                 proposal = proposal._replace(slip=fitting[0].hash if fitting else proposal.slip)
             entry = self.desk.proposals.propose(call, letter, proposal)
         if isinstance(entry.state, life.Approved | life.Sending):

@@ -318,14 +318,17 @@ class Dispatcher:
                 again = life.hold(state, now, wait, f"{why}; {proof}", code)
                 return self._record(entry, again, error=why, refund=True)
             case mailbox.Unproven(reason=unproved, final=spent):
-                return self._unknown(entry, f"{why}; {unproved}", state.verdict, spent=spent)
+                code = _code(error) if isinstance(error, Uncertain) else ""
+                return self._unknown(
+                    entry, f"{why}; {unproved}", state.verdict, spent=spent, code=code
+                )
 
     def _unknown(
-        self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool
+        self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool, code: str = ""
     ) -> Entry:
         """Record that it is unknown whether a letter was sent; with `spent`, drop its proof, which proves nothing more."""
         now = self.clock()
-        unknown = life.Unknown(now, why, now, verdict)
+        unknown = life.Unknown(now, why, now, verdict, code)
         return self._record(entry, unknown, error=why, spent=spent)
 
     def _ask_again(self, entry: Entry) -> Entry:
@@ -424,7 +427,7 @@ def _code(why: PostroomError | None) -> str:
     """Return the code of what holds a letter, which tells causes apart for which contracts have words of their own."""
     if isinstance(why, Limited):
         return "quota" if why.status == 403 else "throttled"
-    if isinstance(why, mailbox.Unreachable) or (isinstance(why, Uncertain) and not why.status):
+    if isinstance(why, mailbox.Unreachable | mailbox.ConnectionLost):
         return "unreachable"
     return why.code if isinstance(why, _TEMPORARY) else Unavailable.code
 

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -74,6 +75,8 @@ class NoteSync:
 
     vault: Vault
     ledger: Ledger
+    # Of each folder and pattern of `scan`, the files that did not match when they were last read.
+    _unlike: dict[object, dict[str, File]] = field(default_factory=dict)
 
     def sync(self, source: NoteSource, *, strict: bool = False) -> None:
         """Write a note and record its location; `strict` as in `write`."""
@@ -213,15 +216,21 @@ class NoteSync:
         """Yield the notes of a folder; notes that changed since they were last seen come with their content.
 
         A file changed after `settled_before` (in nanoseconds) is read even if its stamp is the same. Files of which
-        the ledger has no note are left out if `ignore` returns true for them, or if they do not match `unknown`. A
-        caller that has just read the ledger's notes of this folder passes them as `known`.
+        the ledger has no note are left out if `ignore` returns true for them, or if they do not match `unknown`, and
+        then are read again only once they change. A caller that has just read the ledger's notes of this folder passes
+        them as `known`.
         """
         known = self.ledger.notes.in_folders(folder) if known is None else known
+        before, unlike = self._unlike.get((folder, unknown), {}), dict[str, File]()
+        self._unlike[folder, unknown] = unlike
         for listed in self.vault.list(folder):
             path, file = f"{folder}/{listed.name}", listed
             key, location = known.get(path, ("", None))
             if location and file.stamp == location.file_stamp and file.mtime_ns < settled_before:
                 yield SeenNote(path, file, key)
+                continue
+            if not location and before.get(path) == file:
+                unlike[path] = file
                 continue
             if not location and ignore and ignore(path, file):
                 continue
@@ -232,6 +241,8 @@ class NoteSync:
                     same = seen_at(path, raw, file, location)
                 elif location or unknown is None or unknown.search(raw):
                     note = Note.parse(raw)
+                elif file.mtime_ns < settled_before:
+                    unlike[path] = file
             except Corrupt as why:
                 yield SeenNote(path, file, key, problem=why.message)
             except PostroomError:  # the file has gone meanwhile, or is not a regular file

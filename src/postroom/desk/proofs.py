@@ -16,7 +16,15 @@ from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.core.records import Entry, ProviderProof
 from postroom.core.values import dataclass
-from postroom.mail.mailbox import Accepted, Mailbox, NotSent, SendOutcome, Unproven
+from postroom.mail.mailbox import (
+    Accepted,
+    ConnectionLost,
+    Mailbox,
+    NotSent,
+    SendOutcome,
+    Unproven,
+    Unreachable,
+)
 from postroom.store.ledger import Ledger
 
 EARLIER: Final = "an earlier version of it may have left"
@@ -58,7 +66,10 @@ class Proofs:
         except Uncertain as lost:
             with self.ledger.write() as tx:
                 tx.proofs.add_orphan(entry.id)
-            raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
+            kind = Unreachable if isinstance(lost, ConnectionLost) else Unavailable
+            unsent = kind(lost.message, remedy="Nothing was sent. Try again.")
+            unsent.seconds = lost.seconds
+            raise unsent from lost
         if proof:
             self.crash_point("prepared")
         return proof
@@ -113,10 +124,12 @@ class Proofs:
             gone = not box.release(proof.text)
             found = box.find_outcome(entry.letter, proof.text) if gone else None
         except PostroomError as why:
-            raise Unavailable(
+            kept = Unavailable(
                 f"What was prepared for this letter could not be taken back: {why.message}",
                 remedy="It is tried again.",
-            ) from why
+            )
+            kept.seconds = why.seconds
+            raise kept from why
         self.crash_point("released")
         if isinstance(found, NotSent):
             raise Unavailable("What was prepared for this letter is still there")

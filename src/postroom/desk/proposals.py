@@ -117,9 +117,9 @@ class Proposals:
             case life.Sent(at=at):
                 if proposal.verdict:  # a draft that comes again was restored by a sync client
                     return latest
-                fresh = bool(proposal.key) or (
-                    bool(proposal.slip) and tx.slips.is_unspent(proposal.slip)
-                )
+                # A slip lets out another one only after a call was told of this one.
+                another = bool(proposal.slip) and not _is_news(latest, proposal)
+                fresh = bool(proposal.key) or (another and tx.slips.is_unspent(proposal.slip))
                 return latest if not fresh and elapsed(at, self.clock()) < DAY else None
             case life.Rejected() | life.Rehearsal():
                 return latest
@@ -222,11 +222,16 @@ def _is_to_enter(known: Entry | None) -> bool:
 
 def is_refused_as_sent(known: Entry, proposal: Proposal) -> bool:
     """Whether a call is refused because its letter was sent before."""
-    if not (proposal.refuse_if_sent and isinstance(known.state, life.Sent)):
+    is_sent = isinstance(known.state, life.Sent)
+    return proposal.refuse_if_sent and is_sent and not _is_news(known, proposal)
+
+
+def _is_news(known: Entry | None, proposal: Proposal) -> bool:
+    """Whether a call is the first one to be told that its letter was sent."""
+    if not (proposal.report_if_sent and known and isinstance(known.state, life.Sent)):
         return False
     # Of a letter that a person resolved as sent, there is nothing that a success could name.
-    is_news = bool(known.state.message) and not known.is_reported
-    return not (proposal.report_if_sent and is_news)
+    return bool(known.state.message) and not known.is_reported
 
 
 def refuse_other_html(letter: Letter) -> None:

@@ -83,23 +83,23 @@ class Slip(NamedTuple):
     def path(self) -> str:
         return self.seen.path
 
-    def fits(self, letter: Letter, answered: str = "") -> bool:
+    def fits(self, letter: Letter, answered: Callable[[Letter], str]) -> bool:
         """Whether this slip approves a letter: one of its kind, to its recipient alone, with all else that it names.
 
-        `answered` is the key of the address that a reply goes to, for a slip that names only the conversation.
+        `answered` returns the key of the address that a reply goes to. It asks the mailbox, so it is called only for a
+        slip that names the conversation alone, and fits otherwise.
         """
         wanted = "email_reply" if letter.is_reply else "email_send"
         keys = [address.key for address in letter.envelope]
         file, subject = self.file, one_line(letter.subject)
-        recipient = file.to.casefold() or (answered if self.thread else "")
         return (
             file.type == wanted
             and file.status == "approved"
-            and bool(recipient)
-            and keys == [recipient]
+            and bool(file.to or self.thread)
             and not letter.attachments
             and (not file.subject or file.subject.casefold() == subject.casefold())
             and (not self.thread or self.thread == letter.thread)
+            and keys == [file.to.casefold() or answered(letter)]
         )
 
 
@@ -242,11 +242,12 @@ class UnownedNotes:
             for each in self._ledger.lists.summaries("pending")
             if each.agent != ORCHESTRATOR and agent in ("", each.agent)
         ]
-        exposure = self._proposals.exposure
-        return [e for e in waiting if slip.fits(e.letter, exposure.answered(e.letter))]
+        answered = self._proposals.exposure.answered
+        return [entry for entry in waiting if slip.fits(entry.letter, answered)]
 
-    def requests_in(self, folder: str) -> list[SeenNote]:
-        return list(filter(parse_slip, self._sync.scan(folder, unknown=_REQUEST_LIKE)))
+    def requests_in(self, folder: str, settled_before: int) -> list[SeenNote]:
+        seen = self._sync.scan(folder, settled_before=settled_before, unknown=_REQUEST_LIKE)
+        return list(filter(parse_slip, seen))
 
     # Actions
 

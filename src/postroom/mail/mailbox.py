@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from postroom.core.address import Address
-from postroom.core.errors import AuthRequired, Conflict, Invalid, NotFound, Unavailable
+from postroom.core.errors import AuthRequired, Conflict, Invalid, NotFound, Unavailable, Uncertain
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import DRAFT, INBOX, SENT, Message, Summary, Thread, system_label
 from postroom.core.text import one_line
@@ -26,6 +26,10 @@ _NO_LABELS: frozenset[str] = frozenset()
 
 class Unreachable(Unavailable):
     """There is no connection to the provider."""
+
+
+class ConnectionLost(Uncertain):
+    """The connection to the provider was lost after a request, and before its answer."""
 
 
 class TokenRenewed(AuthRequired):

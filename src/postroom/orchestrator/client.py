@@ -1,8 +1,8 @@
 """MCPClient: calls tools of one MCP server over stdio, starts the server when needed, and restarts it when it fails.
 
 A call that may have changed something is never repeated, neither by the client nor by a fallback. Only a tool that the
-server itself lists as read-only is called once more, on a fresh server. For other tools the fallback runs if the call was
-never sent, or if the tool answered with an error that says that nothing happened.
+server itself lists as read-only is called once more, on a fresh server. For other tools the fallback runs only if the call
+was never written to the server: what an error says of a call that was is the server's word alone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FailedCall(NamedTuple):
     error: PostroomError
     code: str  # as the tool has it, or `UNANSWERED`
     attempts: int
-    is_harmless: bool  # it has changed nothing, so that the same may be done by other means
+    is_harmless: bool  # it only reads, or never left, so that the same may be done by other means
     is_answered: bool = True
 
 
@@ -98,7 +98,8 @@ class MCPClient:
         """Return the tool's answer; a failure is logged, and the fallback's result returned instead.
 
         Without a fallback a failure is raised: the error that the tool answered with, or `Unavailable` where the server
-        gave no answer. It is raised in any case where the call may have changed something, as `Uncertain` without an answer.
+        gave no answer. It is raised in any case where the call was written out to a tool that does not only read, as
+        `Uncertain` without an answer.
         """
         result = await self.try_tool(tool_name, arguments)
         if not isinstance(result, FailedCall):
@@ -124,7 +125,7 @@ class MCPClient:
                 values, is_error = _values(await connection.call(tool_name, sent))
                 return _refused_call(values, attempt, is_read_only) if is_error else values
             except Invalid as refused:
-                return FailedCall(refused, refused.code, attempt, is_harmless=True)
+                return FailedCall(refused, refused.code, attempt, is_read_only)
             except _CallFailed as error:
                 failure = error
                 if not is_read_only or not error.retry:
@@ -371,10 +372,9 @@ def _refused_call(values: Values, attempt: int, is_read_only: bool) -> FailedCal
     if not isinstance(details, dict):
         details = {}
     message = _short(values.get("message")) or _short(text) or "The tool refused without a reason"
-    # A code that is not known says nothing about what happened; a letter that is named waits, or may leave later.
+    # A code that is not known says nothing about what happened.
     kind = _ERROR_CLASSES.get(code, Unavailable if is_read_only else Uncertain)
-    is_harmless = is_read_only or (kind is not Uncertain and "letter" not in details)
-    return FailedCall(_tool_error(kind, message, details), code, attempt, is_harmless)
+    return FailedCall(_tool_error(kind, message, details), code, attempt, is_read_only)
 
 
 def _text_of(values: Values) -> str:

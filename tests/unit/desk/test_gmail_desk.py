@@ -657,6 +657,18 @@ def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(
     assert b"At five." in left.raw
 
 
+def test_a_draft_that_gmail_is_too_busy_to_delete_is_deleted_as_late_as_gmail_asks(
+    post: Post, service: Gmail
+) -> None:
+    with post.desk() as desk:
+        id = post.lose(desk)
+        desk.decide(id, "undo")
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
+        service.fail(DELETE, status=503, headers={"Retry-After": "90"})
+        state = narrow(post.approve(desk, id), life.Approved)
+        assert state.wait == 90
+
+
 def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(
     post: Post, service: Gmail
 ) -> None:

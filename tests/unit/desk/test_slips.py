@@ -11,18 +11,20 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Approved
+from postroom.core.message import Thread
 from postroom.core.records import Entry
 from postroom.desk.proposals import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
+from postroom.vault.vault import File, Vault
 from tests.desks import ANN, SEND, START, Dead, Office, state
 from tests.fences import fenced
 from tests.mails import mail
 from tests.narrow import narrow, present
 from tests.posting import post
-from tests.providers import BARRED, BUSY, Courier
+from tests.providers import BARRED, BUSY, Courier, Line
 
 BOB = Address.parse("bob@example.net")
 HOUR = 3600.0
@@ -479,6 +481,32 @@ def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(
 # Plans
 
 
+class Counting(Vault):
+    """A vault that counts the notes of Plans/ and Drafts/ that are read."""
+
+    read_paths: list[str]
+
+    def read(self, path: str) -> tuple[bytes, File]:
+        if path.startswith(("Plans/", "Drafts/")):
+            self.read_paths.append(path)
+        return super().read(path)
+
+
+def test_a_note_that_asks_for_nothing_is_read_again_only_once_it_changes(office: Office) -> None:
+    office.vaults, Counting.read_paths = Counting, []
+    office.reopen()
+    for number in range(3):
+        put(office, f"p{number}", where="Plans", age=1e9, type="plan")
+        put(office, f"d{number}", where="Drafts", age=1e9, type="plan", status="thought")
+    office.look(adopt=True)
+    assert len(Counting.read_paths) == 6
+    office.look(adopt=True)
+    assert len(Counting.read_paths) == 6
+    put(office, "p1", where="Plans", age=1e9)
+    assert "Plans/p1.md asks for approval" in office.look(adopt=True)
+    assert Counting.read_paths[6:] == ["Plans/p1.md"]
+
+
 def put_plan(office: Office, body: str = "", **fields: str) -> Path:
     """Write a request into Plans/."""
     return put(office, "ann", "Plans", 0.0, body, **{"status": "pending", **fields})
@@ -687,6 +715,27 @@ def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(
     office.look(adopt=True)
     office.desk.send_approved()
     assert [one.letter.id for one in courier.accepted] == [letter.id]
+
+
+def test_a_slip_that_waits_for_another_letter_asks_the_mailbox_for_nothing(office: Office) -> None:
+    class Counting(Line):
+        asked = 0
+
+        def thread(self, id: str) -> Thread:
+            Counting.asked += 1
+            return self._box.thread(id)
+
+    office.wrap = lambda box: Counting(Courier(), box)
+    office.reopen()
+    letter = answer(office)
+    office.propose(letter, call=REPLY)
+    before = Counting.asked
+    put(office, type="email_reply", to="bob@example.net", thread_id=letter.thread)
+    put(office, "second", type="email_reply", to=None, thread_id="18e51234")
+    put(office, "third", to="cat@example.net")
+    for _ in range(3):
+        office.look(adopt=True)
+    assert Counting.asked == before > 0
 
 
 def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(

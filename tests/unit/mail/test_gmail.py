@@ -129,6 +129,20 @@ def test_a_wait_that_is_too_long_is_told_instead(
     assert not pauses
 
 
+@for_each("renewed", [False, True])
+def test_the_waits_of_one_read_are_bounded_together(
+    box: GmailMailbox, service: Gmail, pauses: list[float], renewed: bool
+) -> None:
+    wait: dict[str, Any] = {"status": 429, "headers": {"Retry-After": "3"}}
+    service.fail(LIST, **wait, times=2)
+    if renewed:
+        service.fail(LIST, status=401)
+    with service.failing(LIST, **wait), pytest.raises(Limited):
+        box.search("x")
+    assert sum(pauses) == 6 <= PATIENCE
+    pauses.clear()
+
+
 def test_what_google_says_is_one_clean_line(box: GmailMailbox, service: Gmail) -> None:
     service.fail(LIST, status=400, message="Wrong\n\x1b[31m\u202eevil\u200b " + "x" * 500)
     with pytest.raises(Invalid) as refused:

@@ -283,34 +283,22 @@ def test_an_error_without_a_code_is_bounded_and_says_what_may_have_happened(
 
 
 @pytest.mark.parametrize(("code", "kind"), REFUSALS)
-def test_a_fallback_stands_in_for_a_tool_that_answers_with_an_error_if_nothing_happened(
+def test_a_fallback_stands_in_for_an_error_of_a_tool_that_only_reads(
     place: Place, code: str, kind: type[PostroomError]
 ) -> None:
-    def answers(**details: object) -> None:
-        error = {"error": code, "message": "Not so.", "details": details}
-        place.answers(isError=True, content=[], structuredContent=error)
-
-    async def call(client: MCPClient, tool: str) -> dict[str, Any]:
-        return await client.call_tool(tool, {}, lambda: {"from": "the fallback"})
+    error = {"error": code, "message": "Not so.", "details": {}}
+    place.answers(isError=True, content=[], structuredContent=error)
 
     async def main() -> None:
         async with place.opened("as told") as client:
-            answers()
-            assert await call(client, "look") == {"from": "the fallback"}
-            if kind is Uncertain:
-                with pytest.raises(Uncertain):
-                    await call(client, "stir")
-            else:
-                assert await call(client, "stir") == {"from": "the fallback"}
-            answers(letter="abcdefghij")  # which waits, and may be sent later
-            assert await call(client, "look") == {"from": "the fallback"}
+            instead = {"from": "the fallback"}
+            assert await client.call_tool("look", {}, lambda: instead) == instead
             with pytest.raises(kind):
-                await call(client, "stir")
+                await client.call_tool("stir", {}, lambda: pytest.fail("it was run"))
 
     anyio.run(main)
     rows = [(line["tool"], line["error"], line["fallback"]) for line in place.log]
-    runs = [True, kind is not Uncertain, True, False]
-    assert rows == [(tool, code, ran) for tool, ran in zip(("look", "stir") * 2, runs, strict=True)]
+    assert rows == [("look", code, True), ("stir", code, False)]
 
 
 def test_a_call_that_the_server_does_not_know_is_wrong(place: Place) -> None:

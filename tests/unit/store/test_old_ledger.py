@@ -1,12 +1,15 @@
 """A ledger and a vault of an older version are opened by this one, and nothing of them is lost."""
 
+import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from postroom.core.outgoing_html import reduce_html
+from tests.cases import for_each
 from tests.desks import SEND, Office, old_desk
 from tests.fences import fenced
 from tests.narrow import present
@@ -55,6 +58,32 @@ def test_the_plain_approved_letter_of_an_older_ledger_is_sent_once(office: Offic
     assert office.state_of("naaaaaaaaa") == "sent"
     office.desk.send_approved()
     assert office.sent().count("approved, plain") == 1
+
+
+def test_a_draft_of_an_older_ledger_is_recorded_before_it_is_sent(office: Office) -> None:
+    draft = office.desk.ledger.letters.get("5bhprii4ly")
+    office.desk.approve(draft.id, by="ada", digest=draft.digest)
+    office.clock.go(60)
+    office.desk.send_approved()
+    assert office.state_of(draft.id) == office.state_of("naaaaaaaaa") == "sent"
+    (file,) = (office.vault / "Logs").glob("gmail_mcp_*.jsonl")
+    record = json.loads(file.read_text())  # of the draft alone, and not of the agent's letter
+    assert (record["subject"], record["reply_to_message_id"]) == (draft.letter.subject, None)
+
+
+@for_each(
+    "change, answered",
+    [
+        ("UPDATE letter SET frozen = json_set(frozen, '$.in_reply_to', '<1@x.example>')", "<1@x.example>"),
+        ("INSERT INTO meta VALUES ('fields 5bhprii4ly', '{\"reply_to_message_id\": \"m1\"}')", "m1"),
+    ],
+)  # fmt: skip
+def test_the_record_of_an_older_draft_names_the_mail_that_it_answers(
+    tmp_path: Path, change: str, answered: str
+) -> None:
+    with closing(old_desk(tmp_path, change)) as office:
+        assert json.loads(office.desk.ledger.letters.get("5bhprii4ly").pre_send) == answered
+        assert office.desk.ledger.letters.get("naaaaaaaaa").pre_send == ""
 
 
 def test_what_was_sent_or_may_have_been_is_not_sent_again(office: Office) -> None:

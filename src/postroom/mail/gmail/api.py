@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -28,10 +29,10 @@ from postroom.core.errors import (
 from postroom.mail.gmail import formats
 from postroom.mail.gmail.formats import Json, RequestBody, encode_body, json_object, unreachable
 from postroom.mail.gmail.oauth import TokenStore
-from postroom.mail.mailbox import TokenRenewed
+from postroom.mail.mailbox import ConnectionLost, TokenRenewed
 
 RETRIES: Final = 3
-PATIENCE: Final = 8.0  # seconds that a read waits if Gmail asks it to; a longer wait is an error
+PATIENCE: Final = 8.0  # seconds that all waits of one read take together; a longer one is an error
 BATCH: Final = 50  # requests in one batch: Google advises against more
 CONNECTIONS: Final = 8  # that are used at once
 CHUNK: Final = 65_536  # characters of base64 that are decoded at once
@@ -42,6 +43,7 @@ _CHECK_FIRST: Final = "Look whether it happened before you do it again."
 
 Value = str | int | bool | Sequence[str]
 T = TypeVar("T")
+Wait = Callable[[float], bool]
 
 
 class GmailApi:
@@ -93,7 +95,7 @@ class GmailApi:
             raise unreachable(error) from error
         except httpx2.RequestError as error:
             lost = f"The connection to Gmail was lost before it answered ({type(error).__name__})"
-            raise Uncertain(lost, remedy=_CHECK_FIRST) from error
+            raise ConnectionLost(lost, remedy=_CHECK_FIRST) from error
         status = response.status_code
         # Only an error that Gmail itself wrote is a refusal; a proxy knows nothing.
         refused = (
@@ -126,13 +128,14 @@ class GmailApi:
     def get_many(self, paths: Sequence[str]) -> list[Json]:
         """Return the objects at these paths, in their order, without those that are gone."""
         found: dict[str, Json | PostroomError] = {}
-        left, turn = list(paths), 0
+        left, turn, wait = list(paths), 0, self._patience()
         # What was refused because it was too much at once is asked for again, as long as that helps.
         while left and turn <= RETRIES:
             found.update(zip(left, self._get_round(left), strict=True))
             if failed := [p for p in left if isinstance(found[p], Limited | Unavailable)]:
                 turn = 0 if len(failed) < len(left) else turn + 1
-                self._pause(self._backoff(turn) / 5)
+                if not wait(self._backoff(turn) / 5):
+                    break
             left = failed
         for answer in found.values():
             if isinstance(answer, PostroomError) and not isinstance(answer, NotFound):
@@ -150,8 +153,9 @@ class GmailApi:
         finally:
             response.close()
 
-    def _token(self, spent: str = "") -> str:
-        return self.tokens.access_token(self._post_form, spent=spent)
+    def _token(self, spent: str = "", wait: Wait | None = None) -> str:
+        post = partial(self._post_form, wait=wait or self._patience())
+        return self.tokens.access_token(post, spent=spent)
 
     def _request(self, method: str, body: RequestBody, token: str) -> httpx2.Request:
         headers = {"Authorization": f"Bearer {token}"}
@@ -188,7 +192,8 @@ class GmailApi:
         *,
         stream: bool = False,
     ) -> T:
-        token = self._token()
+        wait = self._patience()
+        token = self._token(wait=wait)
 
         def attempt() -> T:
             response = self._exchange(self._request(method, body, token), stream=stream)
@@ -196,29 +201,42 @@ class GmailApi:
             return read(response)
 
         try:
-            return self._retry(attempt)
+            return self._retry(attempt, wait)
         except AuthRequired as refused:
             if refused.status != 401:
                 raise
-        token = self._token(spent=token)
-        return self._retry(attempt)
+        token = self._token(token, wait)
+        return self._retry(attempt, wait)
 
-    def _retry(self, attempt: Callable[[], T]) -> T:
+    def _patience(self) -> Wait:
+        """Return a function that waits, and returns False at once where its waits would take too long together."""
+        left = PATIENCE
+
+        def wait(seconds: float) -> bool:
+            nonlocal left
+            if seconds > left:
+                return False
+            left -= seconds
+            self._pause(seconds)
+            return True
+
+        return wait
+
+    def _retry(self, attempt: Callable[[], T], wait: Wait) -> T:
         for turn in range(RETRIES):
             try:
                 return attempt()
             except (Limited, Unavailable) as error:
                 is_final = self._http.is_closed or formats.is_certificate_error(error)
-                if error.seconds > PATIENCE or is_final:
+                if is_final or not wait(max(error.seconds, self._backoff(turn))):
                     raise
-                self._pause(max(error.seconds, self._backoff(turn)))
         return attempt()
 
     def _backoff(self, turn: int) -> float:
         # Random, so that clients that were refused together do not come back together.
         return float(2.0**turn * (0.25 + 0.25 * self._chance()))
 
-    def _post_form(self, uri: str, form: Mapping[str, str]) -> tuple[int, Json]:
+    def _post_form(self, uri: str, form: Mapping[str, str], *, wait: Wait) -> tuple[int, Json]:
         def attempt() -> tuple[int, Json]:
             response = self._exchange(self._http.build_request("POST", uri, data=dict(form)))
             if response.status_code in {500, 502, 503, 504}:
@@ -227,7 +245,7 @@ class GmailApi:
                 return response.status_code, json_object(response.content)
             return response.status_code, {}
 
-        return self._retry(attempt)
+        return self._retry(attempt, wait)
 
     def _get_round(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="gmail") as pool:

@@ -282,3 +282,10 @@ CREATE INDEX inbox_item_stale ON inbox_item (row) WHERE note_stale != 0;
 -- Whether a call was answered that its letter was sent; what was sent before counts as such.
 ALTER TABLE letter ADD COLUMN reported INTEGER NOT NULL DEFAULT 0;
 UPDATE letter SET reported = 1 WHERE state = 'sent';
+
+-- step 14
+-- Before, only letters of the contract `gmail` were recorded before they were sent. Of a draft note the ledger does not
+-- keep which mail it answers, but that mail's Message-ID.
+UPDATE letter SET pre_send = json_quote(coalesce(
+    json_extract(fields, '$.reply_to_message_id'), nullif(json_extract(frozen, '$.in_reply_to'), '')))
+    WHERE pre_send = '' AND (form = 'draft' OR home = 'Drafts');

@@ -204,8 +204,8 @@ def _unsent(context: table.ToolContext, entry: Entry) -> str:
     if isinstance(state, life.Approved) and state.code in (Limited.code, "pace"):
         left = documents.minutes(context.desk.due_in(entry) or 0.0)
         text, why = "held", DOCUMENT.text("limited", why=one_line(state.held), minutes=left)
-    elif isinstance(state, life.Approved | life.Failed) and state.code in DOCUMENT.held:
-        text, why = "held", DOCUMENT.held[state.code]
+    elif held := DOCUMENT.held.get(getattr(state, "code", "")):
+        text, why = "held", held
     elif isinstance(state, life.Unknown) or getattr(state, "code", "") in UNEXPECTED:
         text = "unexpected"
     return DOCUMENT.text(text, head=head, why=why, detail=documents.unsent(entry))
