@@ -246,6 +246,15 @@ def test_a_mail_with_the_message_id_of_the_answered_one_does_not_vouch_for_a_rec
     assert entry.card.answers is None
 
 
+def test_a_mail_with_the_message_id_of_the_answered_one_does_not_pass_for_it(
+    office: Office, browser: Browser, answer: Entry
+) -> None:
+    assert len(forge(office, answer, YOU)) == 2
+    shown = browser.get(f"/letter/{answer.id}/thread").page.one("details", open="")
+    assert shown.text.startswith("ann@example.com")
+    assert "Shall we meet?" in shown.text
+
+
 def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
     office: Office, courier: Courier, browser: Browser, answer: Entry
 ) -> None:
