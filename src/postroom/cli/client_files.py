@@ -109,6 +109,7 @@ class ClientFile:
         try:
             self._text = (self.before or b"").decode("utf-8-sig")
             found = self._parse(self._text)
+            self._former = as_object(deepcopy(found))
         except UnicodeDecodeError as why:
             raise self.refusal("is not UTF-8") from why
         except (ValueError, RecursionError) as why:
@@ -116,7 +117,6 @@ class ClientFile:
         if not isinstance(found, dict):
             raise self.refusal("holds no JSON object")
         self.content: dict[str, Any] = found
-        self._former = deepcopy(found)
 
     def _parse(self, text: str) -> object:
         return json.loads(text.strip() or "{}", object_pairs_hook=_refuse_duplicates)

@@ -122,7 +122,7 @@ def test_what_will_be_sent_is_said_before_the_question(robin: Person) -> None:
     settings(robin).write_text("dry_run = true\n[approvals]\nrequired = false\n")
     shown = words(robin.at_terminal("live", answers=[("[y/N]", "n\n")]))
     assert "1 letter approved earlier will be sent." in shown
-    assert "Letters are sent without your approval" in shown
+    assert "so that letters are sent without your approval" in shown
 
 
 def test_what_is_live_already_is_not_asked_about(robin: Person) -> None:
@@ -181,6 +181,23 @@ def test_a_file_that_cannot_be_changed_is_named(robin: Person) -> None:
     assert str(file) in "".join(done.out.split())
     assert "Take DRY_RUN and DEV_MODE out of its entry by hand." in words(done)
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "env", ['{"a":' * 600 + "1" + "}" * 600, '{"VAULT_PATH": "/\\ud800", "DRY_RUN": "true"}']
+)
+def test_a_strangers_file_that_cannot_be_taken_in_is_named_and_stops_nothing(
+    robin: Person, env: str
+) -> None:
+    file = robin.folder / ".mcp.json"
+    file.write_text(f'{{"mcpServers": {{"postroom": {{"env": {env}}}}}}}')
+    before = file.read_bytes()
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert file.read_bytes() == before
+    assert mode(robin) == "live"
+    assert robin.run("rehearse").code == 0
+    assert mode(robin) == "rehearsal"
 
 
 def test_what_still_holds_a_server_is_named(robin: Person) -> None:
