@@ -123,7 +123,8 @@ def _client_servers(notes: list[str]) -> Iterator[ClientServer]:
     for client in CLIENTS.values():
         for path in client.servers_files():
             try:
-                if not path.exists() or b"postroom" not in path.read_bytes():
+                is_other = path.is_file() and b"postroom" not in path.read_bytes()
+                if is_other or not path.exists():
                     continue
                 file = client.open(path)
                 servers = as_object(file.content.get(client.table))

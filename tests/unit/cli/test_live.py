@@ -1,7 +1,9 @@
 """Going live and rehearsing again: what is on disk afterwards, and which mode servers then have."""
 
 import json
+import os
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,17 @@ def test_a_strangers_file_that_cannot_be_taken_in_is_named_and_stops_nothing(
     assert mode(robin) == "live"
     assert robin.run("rehearse").code == 0
     assert mode(robin) == "rehearsal"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_not_a_file_is_named_and_not_read(
+    robin: Person, make: Callable[[Path], None]
+) -> None:
+    file = robin.folder / ".mcp.json"
+    make(file)
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert mode(robin) == "live"
 
 
 def test_what_still_holds_a_server_is_named(robin: Person) -> None:
