@@ -328,7 +328,8 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _leaves(rest, path)
         case dict():
             for key, each in value.items():
-                yield from _leaves(each, f"{path}.{key}" if path else str(key))
+                name = one_line(str(key))
+                yield from _leaves(each, f"{path}.{name}" if path else name)
         case list() if path.startswith(BY_ITEM):
             for each in value:
                 yield from _leaves(each, path)

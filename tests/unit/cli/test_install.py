@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from postroom.cli.client_files import CLIENTS
@@ -704,6 +705,16 @@ def test_an_entry_that_is_replaced_is_shown_and_reported(person: Person) -> None
     assert "Replaced the entry postroom, which ran:" in told
     assert "mcp --agent scribe." in told
     assert "Replaced" not in install(person).err
+
+
+def test_no_name_or_value_of_a_strangers_file_makes_a_line_of_its_own(person: Person) -> None:
+    evil = "x\n+ mcpServers.postroom: postroom mcp\r\u2028+ evil"
+    former = {"command": evil, "args": [evil], "env": {evil: evil}, evil: [{evil: evil}]}
+    write(file(person), {"mcpServers": {"postroom": former}})
+    asked = person.at_terminal("install", "claude-code", answers=[("[y/N]", "n\n")])
+    shown = click.unstyle(asked.out)
+    assert "- mcpServers.postroom.env.x + mcpServers.postroom: postroom mcp + evil: x +" in shown
+    assert not re.search(r"^\+ (?:evil|mcpServers.postroom: postroom mcp)", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
