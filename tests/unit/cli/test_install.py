@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -397,11 +398,21 @@ def test_codex_gets_a_line_for_each_spelling_of_a_command(person: Person) -> Non
     rules = path.read_text()
     assert rules.startswith(before)
     made = entry(person, "codex")
-    whole = json.dumps([made["command"], *made["args"][:-3]])[1:-1]
-    for name in personal_commands():
-        for words in ('"postroom"', '"python", "-m", "postroom"', whole):
-            assert f'prefix_rule(pattern = [{words}, "{name}"], decision = "forbidden")\n' in rules
-    path.write_text(rules.replace(whole, '"/old/postroom"'))
+    lines = rules.removeprefix(before).splitlines()
+    found = [json.loads(line[line.index("[") : line.rindex("]") + 1]) for line in lines]
+    # A list in a pattern names alternatives.
+    patterns = [[one if isinstance(one, list) else [one] for one in each] for each in found]
+    forbidden = {" ".join(words) for each in patterns for words in product(*each)}
+    programs = ["postroom", " ".join([made["command"], *made["args"][:-3]])]
+    own = str(Path(made["command"]).parent)
+    programs += [
+        f"{place}{python} -m postroom"
+        for place in ("", f"{own}/")
+        for python in ("python", "python3")
+    ]
+    assert forbidden == {f"{each} {name}" for each in programs for name in personal_commands()}
+    assert all(line.endswith('], decision = "forbidden")') for line in lines)
+    path.write_text(rules.replace(f'"{own}/', '"/old/'))
     install(person, "codex")
     assert path.read_text() == rules
     install(person, "codex", "--remove")
