@@ -270,7 +270,7 @@ def _written_to(box: Mailbox, address: Address) -> bool:
 
 def _parent_thread(box: Mailbox, letter: Letter) -> Sequence[Message] | None:
     """Return all mails of the conversation in which a letter is a reply; None if the letter is not a reply."""
-    return box.thread(letter.thread).messages if letter.thread else None
+    return box.thread(letter.thread).mails if letter.thread else None
 
 
 def _parents(messages: Iterable[Message], letter: Letter) -> list[Message]:

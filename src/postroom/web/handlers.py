@@ -240,7 +240,7 @@ class Handlers:
         messages: Sequence[Message] = ()
         problem = ""
         try:
-            messages = self.services.mailbox.box(letter.account).thread(letter.thread).messages
+            messages = self.services.mailbox.box(letter.account).thread(letter.thread).mails
         except PostroomError as error:
             problem = error.message_with_remedy
         return self._page(

@@ -17,7 +17,7 @@ from postroom.core.records import Check, Entry, Level
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import BOB, START, YOU, Office, database_of
-from tests.mails import mail
+from tests.mails import DAY, mail
 from tests.providers import Courier
 from tests.unit.web.browser import Browser, Node, opened
 
@@ -253,6 +253,17 @@ def test_a_mail_with_the_message_id_of_the_answered_one_does_not_pass_for_it(
     shown = browser.get(f"/letter/{answer.id}/thread").page.one("details", open="")
     assert shown.text.startswith("ann@example.com")
     assert "Shall we meet?" in shown.text
+
+
+def test_a_draft_is_no_part_of_the_conversation(
+    office: Office, browser: Browser, answer: Entry
+) -> None:
+    wider = replace(answer.letter, id="bbbbbbbbbb", cc=(BOB,), text="As Robin I agree.\n")
+    office.box.create_draft(wider, date=DAY)
+    entry = office.propose(wider)
+    (growth,) = (line.text for line in entry.card.lines if line.kind == "growth")
+    assert BOB.spec in growth
+    assert "As Robin I agree." not in browser.get(f"/letter/{answer.id}/thread").words
 
 
 def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
