@@ -282,7 +282,8 @@ class RuleLines(ClientFile):
 def toml_table(name: str, table: dict[str, Any]) -> str:
     """Return a table of TOML with those in it, each under its own header."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+    # A date becomes a text, so that the change is refused.
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in plain.items()]  # fmt: skip
     inner = [toml_table(f"{name}.{key}", table[key]) for key in table if key not in plain]
     return "\n\n".join(["\n".join([f"[{name}]", *rows]), *inner])
 

@@ -213,6 +213,26 @@ def test_what_is_not_a_file_is_named_and_not_read(
     assert mode(robin) == "live"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[mcp_servers]\npostroom = { command = "postroom", env = { DRY_RUN = "true" } }\n',
+        '[mcp_servers.postroom]\nsince = 2026-11-19\nenv = { DRY_RUN = "true" }\n',
+    ],
+)
+def test_an_entry_in_a_form_that_is_not_changed_is_named_and_stops_nothing(
+    robin: Person, text: str
+) -> None:
+    file = robin.folder / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(text)
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert "Take DRY_RUN and DEV_MODE out of its entry by hand." in words(done)
+    assert file.read_text() == text
+    assert mode(robin) == "live"
+
+
 def test_what_still_holds_a_server_is_named(robin: Person) -> None:
     robin.environment["DEV_MODE"] = "true"
     robin.run("install", "cursor", "--yes")
