@@ -59,6 +59,12 @@ HELP = dict(part.split("\n", 1) for part in _TEXT.replace("\\b", "\b").split("\n
 class Commands(click.Group):
     """The commands of the table, each imported when it is called; `--help` lists them and imports none."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # The rules that clients get forbid a command by the words that it begins with.
+        if args[:1] == ["--"]:
+            raise click.UsageError("No such command '--'.", ctx)
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None

@@ -355,6 +355,13 @@ def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person: 
     assert allowed(rules, "postroom pending")
 
 
+def test_no_command_begins_with_a_word_that_rules_do_not_know(person: Person) -> None:
+    for name in personal_commands():
+        refused = person.run("--", name, "--help")
+        assert (refused.code, refused.out) == (2, "")
+        assert "No such command '--'" in refused.err
+
+
 # They show something, serve an agent as itself, or work in a folder of their own: an agent may run them.
 FOR_AGENTS = "demo status doctor mcp pending show audit search read thread agentmail"
 
