@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,14 @@ def test_codex_proposes_a_letter_and_writes_a_note(robin: Person) -> None:
     check_outcome(robin, "codex", shown.tools, shown.results, structured=True)
 
 
-@pytest.mark.parametrize("command", ["postroom live", "cd . && python3 -m postroom approve x"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "postroom live",
+        "cd . && python3 -m postroom approve x",
+        f"{sys.executable} -m postroom approve x",
+    ],
+)
 def test_codex_does_not_let_an_agent_go_live_or_approve(robin: Person, command: str) -> None:
     """Even where its sandbox is off."""
     project = robin.folder / "project"

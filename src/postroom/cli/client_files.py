@@ -107,6 +107,7 @@ class ClientFile:
         try:
             self._text = (self.before or b"").decode("utf-8-sig")
             found = self._parse(self._text)
+            self._former = as_object(deepcopy(found))
         except UnicodeDecodeError as why:
             raise self.refusal("is not UTF-8") from why
         except (ValueError, RecursionError) as why:
@@ -114,7 +115,6 @@ class ClientFile:
         if not isinstance(found, dict):
             raise self.refusal("holds no JSON object")
         self.content: dict[str, Any] = found
-        self._former = deepcopy(found)
 
     def _parse(self, text: str) -> object:
         return json.loads(text.strip() or "{}", object_pairs_hook=_refuse_duplicates)
@@ -280,7 +280,8 @@ class RuleLines(ClientFile):
 def toml_table(name: str, table: dict[str, Any]) -> str:
     """Return a table of TOML with those in it, each under its own header."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    rows = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+    # A date becomes a text, so that the change is refused.
+    rows = [f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in plain.items()]  # fmt: skip
     inner = [toml_table(f"{name}.{key}", table[key]) for key in table if key not in plain]
     return "\n\n".join(["\n".join([f"[{name}]", *rows]), *inner])
 
@@ -326,7 +327,8 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _leaves(rest, path)
         case dict():
             for key, each in value.items():
-                yield from _leaves(each, f"{path}.{key}" if path else str(key))
+                name = one_line(str(key))
+                yield from _leaves(each, f"{path}.{name}" if path else name)
         case list() if path.startswith(BY_ITEM):
             for each in value:
                 yield from _leaves(each, path)

@@ -319,10 +319,12 @@ def deny_rules(client: str, config: Config) -> list[str]:
     # PAUSED.md pauses as well: a name without an ending may have any.
     unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]
     command, *module = program()
+    own_pythons = (str(Path(command).with_name(name)) for name in ("python", "python3"))
     names = {
         "words": ", ".join(map(json.dumps, program())),
         "program": shlex.join(program()),
         "python": Path(command).with_name("python"),
+        "pythons": json.dumps(["python", "python3", *own_pythons]),
         "own": f"{command}:{' '.join(module)}*" if module else command,
     }
     shell = [

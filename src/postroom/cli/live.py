@@ -44,6 +44,7 @@ OTHER_SWITCHES = (
     "A DRY_RUN or DEV_MODE that is true elsewhere, as in a client's own environment, still keeps"
     " its server in rehearsal; `postroom status` says what decides."
 )
+BY_HAND = "{why}. Take DRY_RUN and DEV_MODE out of its entry by hand."
 STILL_LIVE = (
     "What runs already stays live until it is restarted. To stop all sending at once, make a file"
     " PAUSED in {folder}."
@@ -86,7 +87,8 @@ def live_command() -> None:
                 server.env.pop(switch, None)
         files = {server.file.path: server.file for server in servers}.values()
         # The own file last: until it is written, everything rehearses.
-        changes = [file for file in (*files, own) if file.is_changed]
+        changes = [file for file in files if _can_change(file, notes)]
+        changes += [own] if own.is_changed else []
         show(changes)
         if changes:
             if waiting := desk.reader.lists.count("approved"):
@@ -125,16 +127,26 @@ def _client_servers(notes: list[str]) -> Iterator[ClientServer]:
     for client in CLIENTS.values():
         for path in client.servers_files():
             try:
-                if not path.exists() or b"postroom" not in path.read_bytes():
+                is_other = path.is_file() and b"postroom" not in path.read_bytes()
+                if is_other or not path.exists():
                     continue
                 file = client.open(path)
                 servers = as_object(file.content.get(client.table))
             except (PostroomError, OSError) as why:
-                notes.append(f"{why}. Take DRY_RUN and DEV_MODE out of its entry by hand.")
+                notes.append(BY_HAND.format(why=why))
                 continue
             for name in sorted(servers.keys() & set(ENTRIES.values())):
                 env = as_object(servers[name]).get("env")
                 yield ClientServer(client, file, name, as_object(env))
+
+
+def _can_change(file: ClientFile, notes: list[str]) -> bool:
+    """Whether a file is to be written; note where its form does not let that be done."""
+    try:
+        return file.is_changed
+    except PostroomError as why:
+        notes.append(BY_HAND.format(why=why))
+        return False
 
 
 def _has_same_desk(server: ClientServer, config: Config, notes: list[str]) -> bool:

@@ -60,7 +60,7 @@ class Commands(click.Group):
     """The commands of the table, each imported when it is called; `--help` lists them and imports none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # A client's rules forbid an agent `postroom approve`: there is no other way to write it.
+        # Clients' rules forbid an agent a command by its first words: it must have no other spelling.
         if args[:1] == ["--"]:
             ctx.fail("The command comes first, and `--` after it.")
         return super().parse_args(ctx, args)

@@ -6,6 +6,7 @@ it, its meaning, and its environment variable, if any. The key in the file is se
 them, and docs/settings.md has the same tables: a test compares them.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from operator import ge, le
@@ -118,7 +119,8 @@ def _read_boolean(raw: object, _: Origin) -> bool:
 
 
 def _read_path(raw: object, origin: Origin) -> Path:
-    if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
+    # `fsencode` raises a ValueError where half a character is in it.
+    if not isinstance(raw, str) or not raw.strip() or b"\0" in os.fsencode(raw):
         raise ValueError
     first, _, rest = raw.partition("/")
     if first == "~":

@@ -104,6 +104,11 @@ class Thread:
     messages: tuple[Message, ...]  # oldest first
 
     @property
+    def mails(self) -> tuple[Message, ...]:
+        """The mails that came or were sent: a draft may be an agent's, and nobody has got it."""
+        return tuple(message for message in self.messages if DRAFT not in message.labels)
+
+    @property
     def subject(self) -> str:
         return self.messages[0].mail.subject if self.messages else ""
 

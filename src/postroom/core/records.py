@@ -144,8 +144,9 @@ class LetterFacts:
     contacts: frozenset[str] = frozenset()  # addresses written to; of some only `@domain`
     wrote: Mapping[str, float] = field(default_factory=dict)  # when a recipient last wrote
     thread: frozenset[str] | None = None  # everybody in the conversation that is answered
-    answered: frozenset[str] = frozenset()  # From, To and Cc of the mail that is answered
-    answers: AnsweredMail | None = None  # that mail
+    # Whom each mail that may be answered has in From, To or Cc.
+    answered: frozenset[str] = frozenset()
+    answers: AnsweredMail | None = None  # that mail, where it can be no other
     seen: Mapping[str, Sequence[Exposure]] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
     automatic: bool = False

@@ -153,7 +153,9 @@ _DEVICES: Final = r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|\
 
 def file_name(name: str) -> str:
     """Return the name under which a file is saved: plain, short, and opening nothing that runs."""
-    plain = re.sub(_UNFIT, "_", one_line(name)).strip(". ").lstrip("-~. ")
+    # Composed first: some characters are others then, or longer.
+    plain = unicodedata.normalize("NFC", one_line(name))
+    plain = re.sub(_UNFIT, "_", plain).strip(". ").lstrip("-~. ")
     stem, _, kind = plain.rpartition(".") if "." in plain else (plain, "", "")
     kind = kind.encode()[:20].decode(errors="ignore")
     stem = stem.encode()[: MAX_NAME - 20].decode(errors="ignore").rstrip(". ") or "attachment"
@@ -164,7 +166,7 @@ def file_name(name: str) -> str:
 
 def file_title(title: str) -> str:
     """Return a title as it may begin the name of a file and stand in a link: short, without signs of any system."""
-    # Composed first: some characters are others then.
+    # Composed first, as above.
     plain = unicodedata.normalize("NFC", without_invisible(one_line(title)))
     plain = " ".join(re.sub(f"{_UNFIT}|%", " ", plain).split()).lstrip("-~. ")[:MAX_TITLE]
     plain = plain.encode()[: MAX_NAME - 20].decode(errors="ignore").rstrip(" .,;-")

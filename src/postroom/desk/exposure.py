@@ -270,11 +270,14 @@ def _written_to(box: Mailbox, address: Address) -> bool:
 
 def _parent_thread(box: Mailbox, letter: Letter) -> Sequence[Message] | None:
     """Return all mails of the conversation in which a letter is a reply; None if the letter is not a reply."""
-    return box.thread(letter.thread).messages if letter.thread else None
+    return box.thread(letter.thread).mails if letter.thread else None
 
 
 def _parents(messages: Iterable[Message], letter: Letter) -> list[Message]:
-    """Return the mails of a conversation that a reply may answer: several, if they have no Message-ID to tell them apart."""
+    """Return the mails of a conversation that a reply may answer: several, if no Message-ID tells them apart.
+
+    Anybody can send another mail with the Message-ID of the one that is answered.
+    """
     if letter.in_reply_to:
         return [one for one in messages if one.mail.message_id == letter.in_reply_to]
     return [one for one in messages if not is_message_id(one.mail.message_id)]
@@ -288,14 +291,13 @@ def _conversation_facts(box: Mailbox, letter: Letter) -> LetterFacts:
     if messages is None:
         return LetterFacts()
     answered = _parents(messages, letter)
-    is_known = bool(answered) and (bool(letter.in_reply_to) or len(answered) == 1)
     mails, parents = [one.mail for one in messages], [one.mail for one in answered]
-    named = {_key(one) for mail in parents for one in (mail.sender, *mail.to, *mail.cc)}
+    named = [{_key(one) for one in (mail.sender, *mail.to, *mail.cc)} for mail in parents]
     others = {_key(one) for mail in mails for one in (mail.sender, *mail.to, *mail.cc, *mail.reply_to)}  # fmt: skip
     return LetterFacts(
         thread=frozenset(others - {""}),
-        answered=frozenset(named - {""}),
-        answers=_answered_mail(letter.account, answered[0]) if is_known else None,
+        answered=frozenset(set.intersection(*named) - {""}) if named else frozenset(),
+        answers=_answered_mail(letter.account, answered[0]) if len(answered) == 1 else None,
         automatic=any(mail.automatic or mail.list_id for mail in parents),
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -35,7 +34,7 @@ def file_names(letter: Letter) -> list[str]:
     """Return the names under which a letter's attachments are saved, each once whatever system reads them."""
     names: dict[str, str] = {}
     for file in letter.attachments:
-        name = unicodedata.normalize("NFC", file_name(file.name))
+        name = file_name(file.name)
         every = (numbered(name, number) if number > 1 else name for number in count(1))
         free = next(one for one in every if one.casefold() not in names)
         names[free.casefold()] = free

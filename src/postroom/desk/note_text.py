@@ -149,10 +149,7 @@ class LetterText:
         for at, file in enumerate(letter.attachments):
             name, renamed = quote(file.name), ""
             if saved:
-                from urllib.parse import quote as encode  # few letters have attachments
-
-                # The same from every folder of the workflow: a note that is moved need not be changed.
-                name = f"[{name}](../{encode(f'{folders.LETTER_FILES}/{letter.id}/{saved[at]}')})"
+                name = _link_to(f"{folders.LETTER_FILES}/{letter.id}/{saved[at]}", file.name)
                 renamed = f", saved as {quote(saved[at])}" if saved[at] != file.name else ""
             sha = hashlib.sha256(file.content).hexdigest()[:12]
             origin = origins[at] if at < len(origins) else "agent"
@@ -168,8 +165,12 @@ class LetterText:
                 ("id", letter.in_reply_to) if letter.in_reply_to else ("thread", letter.thread)
             )
             return f"A mail of which only its {known} is known: {quote(id)}"
-        note = f"{link(self.answered, '')}: " if self.answered else ""
-        return f"{note}{quote(answers.what)}"
+        if not self.answered:
+            return quote(answers.what)
+        # An agent can give another note the same name. Later the mail's note moves, to where only its name leads.
+        is_open = self.entry.kind in life.OPEN
+        note = _link_to(self.answered) if is_open else link(self.answered, "")
+        return f"{note}: {quote(answers.what)}"
 
     def _what_to_do(self) -> str:
         entry, id = self.entry, self.entry.id
@@ -228,6 +229,14 @@ class LetterText:
         if where:
             level += f"{where}, and:" if warnings else f"{where}."
         return [level, *warnings, *(["", "Facts:", "", *facts] if facts else [])]
+
+
+def _link_to(path: str, name: str = "") -> str:
+    """Return a link to one file, the same in every folder of the workflow: a note that is moved need not be changed."""
+    from urllib.parse import quote as encode  # few letters need it
+
+    name = name or path.rpartition("/")[2].removesuffix(folders.NOTE)
+    return f"[{quote(name)}](../{encode(path)})"
 
 
 def _callout(title: str, lines: Iterable[str] = ()) -> str:

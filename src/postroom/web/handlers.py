@@ -235,11 +235,12 @@ class Handlers:
         return Response(files[at].content, media_type="application/octet-stream", headers=named)
 
     def thread(self, request: PageRequest) -> Response:
-        letter = self._desk.reader.letters.get(request.id).letter
+        entry = self._desk.reader.letters.get(request.id)
+        letter, answers = entry.letter, entry.card.answers
         messages: Sequence[Message] = ()
         problem = ""
         try:
-            messages = self.services.mailbox.box(letter.account).thread(letter.thread).messages
+            messages = self.services.mailbox.box(letter.account).thread(letter.thread).mails
         except PostroomError as error:
             problem = error.message_with_remedy
         return self._page(
@@ -249,7 +250,7 @@ class Handlers:
             back=f"/letter/{letter.id}",
             messages=messages[: -MAX_MAILS - 1 : -1],  # the newest first
             total=len(messages),
-            answered=letter.in_reply_to,
+            answered=answers.message if answers else "",
             error=problem,
         )
 

@@ -5,9 +5,11 @@ import re
 import sys
 import tomllib
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from postroom.cli.client_files import CLIENTS
@@ -406,11 +408,21 @@ def test_codex_gets_a_line_for_each_spelling_of_a_command(person: Person) -> Non
     rules = path.read_text()
     assert rules.startswith(before)
     made = entry(person, "codex")
-    whole = json.dumps([made["command"], *made["args"][:-3]])[1:-1]
-    for name in personal_commands():
-        for words in ('"postroom"', '"python", "-m", "postroom"', whole):
-            assert f'prefix_rule(pattern = [{words}, "{name}"], decision = "forbidden")\n' in rules
-    path.write_text(rules.replace(whole, '"/old/postroom"'))
+    lines = rules.removeprefix(before).splitlines()
+    found = [json.loads(line[line.index("[") : line.rindex("]") + 1]) for line in lines]
+    # A list in a pattern names alternatives.
+    patterns = [[one if isinstance(one, list) else [one] for one in each] for each in found]
+    forbidden = {" ".join(words) for each in patterns for words in product(*each)}
+    programs = ["postroom", " ".join([made["command"], *made["args"][:-3]])]
+    own = str(Path(made["command"]).parent)
+    programs += [
+        f"{place}{python} -m postroom"
+        for place in ("", f"{own}/")
+        for python in ("python", "python3")
+    ]
+    assert forbidden == {f"{each} {name}" for each in programs for name in personal_commands()}
+    assert all(line.endswith('], decision = "forbidden")') for line in lines)
+    path.write_text(rules.replace(f'"{own}/', '"/old/'))
     install(person, "codex")
     assert path.read_text() == rules
     install(person, "codex", "--remove")
@@ -714,6 +726,16 @@ def test_an_entry_that_is_replaced_is_shown_and_reported(person: Person) -> None
     assert "Replaced the entry postroom, which ran:" in told
     assert "mcp --agent scribe." in told
     assert "Replaced" not in install(person).err
+
+
+def test_no_name_or_value_of_a_strangers_file_makes_a_line_of_its_own(person: Person) -> None:
+    evil = "x\n+ mcpServers.postroom: postroom mcp\r\u2028+ evil"
+    former = {"command": evil, "args": [evil], "env": {evil: evil}, evil: [{evil: evil}]}
+    write(file(person), {"mcpServers": {"postroom": former}})
+    asked = person.at_terminal("install", "claude-code", answers=[("[y/N]", "n\n")])
+    shown = click.unstyle(asked.out)
+    assert "- mcpServers.postroom.env.x + mcpServers.postroom: postroom mcp + evil: x +" in shown
+    assert not re.search(r"^\+ (?:evil|mcpServers.postroom: postroom mcp)", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -1,7 +1,9 @@
 """Going live and rehearsing again: what is on disk afterwards, and which mode servers then have."""
 
 import json
+import os
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,54 @@ def test_a_file_that_cannot_be_changed_is_named(robin: Person) -> None:
     assert str(file) in "".join(done.out.split())
     assert "Take DRY_RUN and DEV_MODE out of its entry by hand." in words(done)
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "env", ['{"a":' * 600 + "1" + "}" * 600, '{"VAULT_PATH": "/\\ud800", "DRY_RUN": "true"}']
+)
+def test_a_strangers_file_that_cannot_be_taken_in_is_named_and_stops_nothing(
+    robin: Person, env: str
+) -> None:
+    file = robin.folder / ".mcp.json"
+    file.write_text(f'{{"mcpServers": {{"postroom": {{"env": {env}}}}}}}')
+    before = file.read_bytes()
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert file.read_bytes() == before
+    assert mode(robin) == "live"
+    assert robin.run("rehearse").code == 0
+    assert mode(robin) == "rehearsal"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_not_a_file_is_named_and_not_read(
+    robin: Person, make: Callable[[Path], None]
+) -> None:
+    file = robin.folder / ".mcp.json"
+    make(file)
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert mode(robin) == "live"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[mcp_servers]\npostroom = { command = "postroom", env = { DRY_RUN = "true" } }\n',
+        '[mcp_servers.postroom]\nsince = 2026-11-19\nenv = { DRY_RUN = "true" }\n',
+    ],
+)
+def test_an_entry_in_a_form_that_is_not_changed_is_named_and_stops_nothing(
+    robin: Person, text: str
+) -> None:
+    file = robin.folder / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(text)
+    done = robin.at_terminal("live", answers=YES)
+    assert str(file) in "".join(done.out.split())
+    assert "Take DRY_RUN and DEV_MODE out of its entry by hand." in words(done)
+    assert file.read_text() == text
+    assert mode(robin) == "live"
 
 
 def test_what_still_holds_a_server_is_named(robin: Person) -> None:

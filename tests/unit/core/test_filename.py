@@ -1,6 +1,8 @@
 """Names of files that came by mail."""
 
-from hypothesis import given
+import unicodedata
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.text import DOWNLOAD, PASSIVE, file_name, numbered
@@ -25,6 +27,7 @@ from tests.cases import for_each
         ("a.txt.", "a.txt"),
         ("x.canvas", "x.canvas.download"),
         (f"x.{'k' * 21}", f"x.{'k' * 20}.download"),
+        ("u\u0308 \u1fef.pdf", "ü _.pdf"),  # what is composed may be a sign that ends a link
     ],
 )
 def test_a_name_is_made_fit(name: str, saved: str) -> None:
@@ -32,12 +35,15 @@ def test_a_name_is_made_fit(name: str, saved: str) -> None:
 
 
 @given(st.text(max_size=400))
+@example("\U0001d160" * 40)  # composed, it has three times as many bytes
+@example("u\u200b\u0308")
 def test_whatever_it_is_called_it_is_a_plain_name_that_opens_nothing(name: str) -> None:
     saved = file_name(name)
     assert saved == saved.strip()
     assert saved[0] not in ".-~"
     assert not set(saved) & set('/\\:*?"<>|\0\n')
     assert len(saved.encode()) <= 200
+    assert unicodedata.is_normalized("NFC", saved)
     assert saved.endswith(DOWNLOAD) or saved.rpartition(".")[2].casefold() in PASSIVE
 
 

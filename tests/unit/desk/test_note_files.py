@@ -99,6 +99,13 @@ def test_files_of_the_same_name_an_empty_one_too_stand_beside_one_another(office
     assert [(folder / name).stat().st_size for name in saved] == list(range(len(names)))
 
 
+def test_a_name_that_grows_when_it_is_composed_still_fits(office: Office) -> None:
+    grows = Enclosure("\U0001d160" * 40 + ".pdf", "application/pdf", b"x")
+    entry = with_files(office, PDF, grows)
+    found = links(office, entry.id)
+    assert [path.read_bytes() for path in found.values()] == [PDF.content, b"x"]
+
+
 def test_a_link_that_obsidian_wrote_anew_for_a_moved_note_is_no_change(office: Office) -> None:
     entry = with_files(office)
     before = titles(office, entry.id)

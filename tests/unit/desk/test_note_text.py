@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -261,11 +262,18 @@ def test_a_reply_links_to_the_note_of_the_mail_that_it_answers(rounds: Rounds) -
     id = rounds.deliver("Tea ![x](http://evil/x.png)")
     rounds.round()
     mail, _ = rounds.mail_note(id)
-    note = rounds.letter_note(id)[1]
+    path, note = rounds.letter_note(id)
     name = mail.removeprefix("Needs_Action/").removesuffix(".md")
     answered = "ann@example.com's mail “Tea ![x](http://evil/x.png)”, 15 Nov 2026"
-    assert f"## In reply to\n[[{name}]]: `{answered}`\n" in note.body
+    # By its path while it waits: another note may have the same name.
+    (target,) = re.findall(
+        rf"## In reply to\n\[`{re.escape(name)}`\]\((.*)\): `{re.escape(answered)}`\n", note.body
+    )
+    assert ((rounds.vault / path).parent / unquote(target)).samefile(rounds.vault / mail)
     assert note.text("thread_id")
+    rounds.carry(path, "Rejected")
+    rounds.round()
+    assert f"## In reply to\n[[{name}]]: `{answered}`\n" in rounds.letter_note(id)[1].body
 
 
 def test_a_reply_to_a_mail_without_a_note_says_whose_it_is_and_when_it_came(

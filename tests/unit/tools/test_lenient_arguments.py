@@ -39,6 +39,18 @@ def test_one_wrong_address_of_a_text_refuses_all_of_it(robin: Person, agent: Vis
     assert robin.run("pending", "--json").json["letters"] == []
 
 
+def test_the_texts_of_a_list_are_bounded_together_and_each_stands_for_itself(
+    agent: Visitor,
+) -> None:
+    many = ["ann@example.com, " * 500] * 12
+    refused = agent.call("send_email", to=many, subject="Tea", body="x")
+    assert refused.refused == "invalid_input"
+    assert "The list of addresses is too long" in refused.text
+    halves = ['"Ann <ann@example.com>', 'Bob" <bob@example.net>']
+    refused = agent.call("send_email", to=halves, subject="Tea", body="x")
+    assert refused.refused == "invalid_input"
+
+
 def test_attachments_as_a_text_are_one_path(robin: Person, agent: Visitor) -> None:
     for path in ("a.txt", "b.txt", "a.txt;b c.txt", "c.txt, Outgoing/d.txt"):
         file = robin.vault / "Outgoing" / path

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -12,11 +12,12 @@ import pytest
 
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure
-from postroom.core.records import Check, Entry
+from postroom.core.message import Message
+from postroom.core.records import Check, Entry, Level
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import BOB, START, YOU, Office, database_of
-from tests.mails import mail
+from tests.mails import DAY, mail
 from tests.providers import Courier
 from tests.unit.web.browser import Browser, Node, opened
 
@@ -224,6 +225,45 @@ def test_the_conversation_is_shown_with_what_is_answered(browser: Browser, answe
     piece = browser.get(f"/letter/{answer.id}/thread", x_desk_live="1")
     assert "Shall we meet?" in piece.words
     assert not piece.page.all("html")
+
+
+def forge(office: Office, answer: Entry, to: Address) -> Sequence[Message]:
+    """Receive another mail with the Message-ID of the answered one; return the conversation."""
+    raw = mail(message_id="<q@example.com>", sender="eve@evil.example", to=to.spec, text="Or tea?")
+    office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    return office.box.thread(answer.letter.thread).messages
+
+
+def test_a_mail_with_the_message_id_of_the_answered_one_does_not_vouch_for_a_recipient(
+    office: Office, answer: Entry
+) -> None:
+    drop = Address.parse("drop@evil.example")
+    office.desk.exposure.saw_messages("default", *forge(office, answer, drop))
+    entry = office.propose(replace(answer.letter, id="bbbbbbbbbb", to=(drop,)))
+    (line,) = (line for line in entry.card.lines if line.kind == "from_mail")
+    assert line.level is Level.STOP
+    assert drop.spec in line.text
+    assert entry.card.answers is None
+
+
+def test_a_mail_with_the_message_id_of_the_answered_one_does_not_pass_for_it(
+    office: Office, browser: Browser, answer: Entry
+) -> None:
+    assert len(forge(office, answer, YOU)) == 2
+    shown = browser.get(f"/letter/{answer.id}/thread").page.one("details", open="")
+    assert shown.text.startswith("ann@example.com")
+    assert "Shall we meet?" in shown.text
+
+
+def test_a_draft_is_no_part_of_the_conversation(
+    office: Office, browser: Browser, answer: Entry
+) -> None:
+    wider = replace(answer.letter, id="bbbbbbbbbb", cc=(BOB,), text="As Robin I agree.\n")
+    office.box.create_draft(wider, date=DAY)
+    entry = office.propose(wider)
+    (growth,) = (line.text for line in entry.card.lines if line.kind == "growth")
+    assert BOB.spec in growth
+    assert "As Robin I agree." not in browser.get(f"/letter/{answer.id}/thread").words
 
 
 def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(

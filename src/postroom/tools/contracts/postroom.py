@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 from postroom.core import life
-from postroom.core.address import Address
+from postroom.core.address import MAX_LIST, Address
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.mail_view import cut
@@ -240,12 +241,12 @@ def withdraw_letter(context: table.ToolContext, *, id: Id) -> table.Reply:
 
 
 def _addresses(texts: list[str]) -> tuple[Address, ...]:
-    addresses: list[Address] = []
-    for text in texts:
-        addresses += Address.parse_list(text)
-        if len(addresses) > MAX_PEOPLE:  # far more than any limit lets through
-            raise Invalid(f"More than {MAX_PEOPLE} addresses", remedy="Write to fewer people.")
-    return tuple(addresses)
+    if sum(map(len, texts)) > MAX_LIST:
+        raise Invalid("The list of addresses is too long", remedy="Write to fewer people.")
+    addresses = tuple(chain.from_iterable(map(Address.parse_list, texts)))
+    if len(addresses) > MAX_PEOPLE:  # far more than any limit lets through
+        raise Invalid(f"More than {MAX_PEOPLE} addresses", remedy="Write to fewer people.")
+    return addresses
 
 
 def _letter(
