@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from tempfile import TemporaryFile
 
 from postroom.core.audit import redact_addresses, redact_subject
 from postroom.core.records import Entry
@@ -56,12 +57,21 @@ class Notifier:
 
 
 def _run(command: Sequence[str], message: str) -> None:
-    def run() -> None:
-        try:
-            subprocess.run(  # noqa: S603 - the person's own command, without a shell
-                command, input=message.encode(), capture_output=True, timeout=TIMEOUT, check=False
-            )
-        except (OSError, subprocess.SubprocessError):
-            return
+    """Start a command without waiting for its end; it gets the whole message even if this process ends meanwhile."""
+    silent = subprocess.DEVNULL
+    try:
+        with TemporaryFile() as file:
+            file.write(message.encode())
+            file.seek(0)
+            process = subprocess.Popen(command, stdin=file, stdout=silent, stderr=silent)  # noqa: S603 - the person's own command, without a shell
+    except (OSError, ValueError):  # a word of the command may hold a NUL
+        return
+    threading.Thread(target=_end, args=(process,), daemon=False).start()
 
-    threading.Thread(target=run, daemon=False).start()
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
