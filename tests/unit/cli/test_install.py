@@ -489,6 +489,17 @@ def test_any_other_client_gets_something_to_paste_and_no_file(person: Person) ->
     assert files(person) == {}
 
 
+@pytest.mark.parametrize("client", ["gemini", "windsurf"])
+def test_a_client_without_rules_has_the_persons_files_named_to_forbid(
+    person: Person, client: str
+) -> None:
+    said = " ".join(person.run("install", client, "--yes").err.split())
+    forbidden = said.partition("forbid it")[2]
+    own = [person.vault / ".postroom", person.folder / ".config/postroom/postroom.toml"]
+    for name in ("Approved", "Dashboard.md", "Handbook.md", "Style.md", "PAUSED", *own):
+        assert f"{name}" in forbidden, name
+
+
 def test_each_client_has_its_own_file_and_key(person: Person) -> None:
     places = {
         "claude-code": (".mcp.json", "mcpServers", {"type": "stdio"}),
