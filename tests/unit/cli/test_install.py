@@ -580,6 +580,16 @@ def test_a_client_that_is_misspelled_is_named(person: Person, name: str, near: s
     assert f"Did you mean {near}?" in refused.err
 
 
+def test_a_contract_of_another_server_is_refused_with_what_to_say_to_install(
+    person: Person,
+) -> None:
+    refused = person.run("install", "gemini", "--server", "vault", "--contract", "approval")
+    assert refused.code == 2
+    assert "Name the server email" in refused.err
+    done = install(person, "gemini", "--server", "email", "--contract", "approval")
+    assert "mcp email --contract approval" in done.out + done.err
+
+
 def test_the_same_bytes_are_backed_up_once(person: Person) -> None:
     write(file(person), THEIRS)
     counts = []
