@@ -193,9 +193,9 @@ class Demo:
 
         with ExitStack() as stack:
             page = stack.enter_context(serve_page(wiring.settings(), port=0, person="Robin"))
-            open_browser(stack, page)
             _narrate(text)
             click.echo(f"  {page.sign_in}")
+            open_browser(stack, page)
             _narrate("Or type a command here, such as these; `quit` ends the demo:")
             for line in self.suggestions():
                 click.echo(f"  {line}")

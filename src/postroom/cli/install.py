@@ -137,8 +137,13 @@ def _manual_notes(client: str, config: Config, *, remove: bool, agents: bool) ->
 def _note(name: str, config: Config) -> str:
     return NOTES[name].format(
         state=config.state or config.desks,
-        folders=", ".join(place.name for place in FOLDERS if place.tools in ("read", "none")),
+        folders=", ".join(
+            f.name for f in FOLDERS if f.tools in ("read", "none") and "/" not in f.name
+        ),
+        files=", ".join(file.name for file in FILES),
         room=config.vault.postroom_folder,
+        own=config.vault.path / ".postroom",
+        settings=config.file,
         personal=", ".join(personal_commands()),
     )
 

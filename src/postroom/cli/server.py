@@ -37,7 +37,7 @@ class Options(NamedTuple):
         if self.contract not in listing.SERVERS[self.server]:
             raise Invalid(
                 f"The server {self.server} has no contract {self.contract}",
-                remedy=f"Say `postroom mcp email --contract {self.contract}`.",
+                remedy="Name the server email, which has all contracts, or leave out --contract.",
             )
         if self.agent:
             from postroom.core.text import check_agent_name

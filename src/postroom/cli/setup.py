@@ -96,7 +96,7 @@ def _use_vault(vault: Path) -> bool:
     file, source = config.file, config.source("vault.path")
     if source == "default":
         if file.exists() or file.is_symlink():
-            remedy = f'Put path = "{vault}" under [vault] there.'
+            remedy = f'Put path = "{vault}" under [vault] there, then run it again.'
             raise Invalid(f"{file} names no vault", remedy=remedy)
         os.environ["VAULT_PATH"] = str(vault)  # for this command
     elif config.vault.path.absolute() != vault:

@@ -112,6 +112,8 @@ def test_each_scene_fits_a_terminal_of_80x24_and_at_the_end_commands_are_typed(
         lines = [line.rpartition("\r")[2] for line in scene.split("\n")[1:]]
         assert len(lines) <= 22, scene
         assert all(len(line) <= 80 for line in lines), scene
+    # The address stands before what is said about opening it.
+    assert 0 < played.out.index("http://127.0.0.1:") < played.out.index("No browser was found")
     (folder,) = set(re.findall(r"/\S+/postroom-demo-\w+", played.out))
     assert f"The demo's folder {folder} is removed." in " ".join(played.out.split())
     assert not Path(folder).exists()

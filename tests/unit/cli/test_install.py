@@ -489,6 +489,17 @@ def test_any_other_client_gets_something_to_paste_and_no_file(person: Person) ->
     assert files(person) == {}
 
 
+@pytest.mark.parametrize("client", ["gemini", "windsurf"])
+def test_a_client_without_rules_has_the_persons_files_named_to_forbid(
+    person: Person, client: str
+) -> None:
+    said = " ".join(person.run("install", client, "--yes").err.split())
+    forbidden = said.partition("forbid it")[2]
+    own = [person.vault / ".postroom", person.folder / ".config/postroom/postroom.toml"]
+    for name in ("Approved", "Dashboard.md", "Handbook.md", "Style.md", "PAUSED", *own):
+        assert f"{name}" in forbidden, name
+
+
 def test_each_client_has_its_own_file_and_key(person: Person) -> None:
     places = {
         "claude-code": (".mcp.json", "mcpServers", {"type": "stdio"}),
@@ -567,6 +578,16 @@ def test_a_client_that_is_misspelled_is_named(person: Person, name: str, near: s
     refused = person.run("install", name)
     assert refused.code == 2
     assert f"Did you mean {near}?" in refused.err
+
+
+def test_a_contract_of_another_server_is_refused_with_what_to_say_to_install(
+    person: Person,
+) -> None:
+    refused = person.run("install", "gemini", "--server", "vault", "--contract", "approval")
+    assert refused.code == 2
+    assert "Name the server email" in refused.err
+    done = install(person, "gemini", "--server", "email", "--contract", "approval")
+    assert "mcp email --contract approval" in done.out + done.err
 
 
 def test_the_same_bytes_are_backed_up_once(person: Person) -> None:

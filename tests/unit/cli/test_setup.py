@@ -390,7 +390,8 @@ def test_a_vault_is_not_named_over_settings_of_ones_own(person: Person) -> None:
     before = settings.read_text()
     refused = person.run("init", "~/Post")
     assert refused.code == 2
-    assert 'path = "' in " ".join(refused.err.split())
+    remedy = f'Put path = "{person.folder}/Post" under [vault] there, then run it again.'
+    assert remedy in " ".join(refused.err.split())
     assert settings.read_text() == before
 
 
