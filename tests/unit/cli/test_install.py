@@ -257,7 +257,15 @@ def test_a_link_in_the_place_of_the_backup_is_none(person: Person) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a": 1, // mine\n}', '{"a": 1,}', "[]", '{"mcpServers": []}', '{"a": 1, "a": 2}', "\xff"],
+    [
+        '{"a": 1, // mine\n}',
+        '{"a": 1,}',
+        "[]",
+        '{"mcpServers": []}',
+        '{"a": 1, "a": 2}',
+        '{"a": 1e999}',
+        "\xff",
+    ],
 )
 def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printed(
     person: Person, text: str
