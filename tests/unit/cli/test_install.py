@@ -357,7 +357,15 @@ def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person: 
     made = entry(person)
     whole = " ".join([made["command"], *made["args"][:-3]])
     for name in personal_commands():
-        for program in ("postroom", "python -m postroom", "uv run postroom", "X=1 postroom", whole):
+        for program in (
+            "postroom",
+            "python -m postroom",
+            "uv run postroom",
+            "X=1 postroom",
+            "python3 -P -m postroom.__main__",
+            "python /venv/site-packages/postroom/__main__.py",
+            whole,
+        ):
             assert not allowed(rules, f"{program} {name}")
             assert not allowed(rules, f"{program} {name} abc --yes 12345678")
     assert allowed(rules, "postroom pending")
