@@ -126,7 +126,11 @@ class ClientFile:
         old, indent = self._text, re.search(r'\n([ \t]+)"', self._text)
         # Half a surrogate pair can only be written as it came, escaped.
         escaped = bool(old) and (old.isascii() or "\\ud" in old.lower())
-        text = json.dumps(self.content, ensure_ascii=escaped, indent=indent[1] if indent else 2)
+        by = indent[1] if indent else 2
+        try:
+            text = json.dumps(self.content, ensure_ascii=escaped, indent=by, allow_nan=False)
+        except ValueError as why:  # such as 1e999, which Python would write as Infinity
+            raise self.refusal("has a number that cannot be written as it was") from why
         text += "\n" if not old or old.endswith("\n") else ""
         return text.replace("\n", "\r\n" if "\r\n" in old else "\n")
 

@@ -75,8 +75,18 @@ class LetterFiles:
         elif file.stamp != known:
             found, file = self.vault.read(path)
             if found != content:
+                if not content.startswith(found):  # else it is a copy that was cut short
+                    self._set_aside(path, found)
                 file = self.vault.replace(path, content, file)
         return file.stamp
+
+    def _set_aside(self, path: str, content: bytes) -> None:
+        """Keep what somebody wrote into a file under another name: it may be a person's work."""
+        folder, _, name = path.rpartition("/")
+        names = (
+            numbered(f"changed {name}", at) if at > 1 else f"changed {name}" for at in count(1)
+        )
+        self.vault.deposit(folder, names, [content])
 
     def are_current(self, id: str, location: NoteLocation) -> bool:
         """Whether the files that a letter's note links to are as they were written."""

@@ -257,7 +257,15 @@ def test_a_link_in_the_place_of_the_backup_is_none(person: Person) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a": 1, // mine\n}', '{"a": 1,}', "[]", '{"mcpServers": []}', '{"a": 1, "a": 2}', "\xff"],
+    [
+        '{"a": 1, // mine\n}',
+        '{"a": 1,}',
+        "[]",
+        '{"mcpServers": []}',
+        '{"a": 1, "a": 2}',
+        '{"a": 1e999}',
+        "\xff",
+    ],
 )
 def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printed(
     person: Person, text: str
@@ -349,7 +357,15 @@ def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person: 
     made = entry(person)
     whole = " ".join([made["command"], *made["args"][:-3]])
     for name in personal_commands():
-        for program in ("postroom", "python -m postroom", "uv run postroom", "X=1 postroom", whole):
+        for program in (
+            "postroom",
+            "python -m postroom",
+            "uv run postroom",
+            "X=1 postroom",
+            "python3 -P -m postroom.__main__",
+            "python /venv/site-packages/postroom/__main__.py",
+            whole,
+        ):
             assert not allowed(rules, f"{program} {name}")
             assert not allowed(rules, f"{program} {name} abc --yes 12345678")
     assert allowed(rules, "postroom pending")

@@ -184,6 +184,23 @@ def test_a_file_that_is_not_as_frozen_any_more_is_put_back(office: Office, way: 
     assert office.state_of(entry.id) == "pending"
 
 
+def test_what_a_person_wrote_into_a_file_is_set_aside(office: Office) -> None:
+    entry = with_files(office)
+    path = links(office, entry.id)["report.pdf"]
+    for remarks in (b"with my remarks", b"with my remarks", b"with more remarks", b"", b"%PDF"):
+        path.unlink()
+        path.write_bytes(remarks)
+        office.look()
+        assert path.read_bytes() == PDF.content
+    aside = {one.name: one.read_bytes() for one in path.parent.iterdir() if one != path}
+    assert aside == {
+        "changed report.pdf": b"with my remarks",
+        "changed report-2.pdf": b"with more remarks",
+    }
+    office.desk.decide(entry.id, "reject", by="ada")
+    assert sorted(one.name for one in path.parent.iterdir()) == sorted(aside)
+
+
 def test_a_persons_own_files_stay(office: Office) -> None:
     entry = with_files(office)
     own = [
