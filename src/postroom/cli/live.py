@@ -157,10 +157,13 @@ def _has_same_desk(server: ClientServer, config: Config, notes: list[str]) -> bo
     except PostroomError as why:
         notes.append(f"Left alone: {place}. {why.message}")
         return False
-    both = ((each.file, each.vault.path) for each in (config, other))
+    both = ((each.file, each.vault.path, each.state or each.desks) for each in (config, other))
     here, there = ([os.path.realpath(path) for path in paths] for paths in both)
     if here != there:
-        notes.append(f"Left alone: {place}. It has other settings, or another vault: {there[1]}.")
+        notes.append(
+            f"Left alone: {place}. It has other settings, another vault or another state folder:"
+            f" {there[0]}, {there[1]}, {there[2]}."
+        )
     return here == there
 
 

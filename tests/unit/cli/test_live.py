@@ -146,7 +146,8 @@ def test_a_projects_file_keeps_its_word_and_gets_none(robin: Person) -> None:
     project.mkdir()
     (project / "postroom.toml").write_text("dry_run = true\n")
     robin.environment["HOME"], robin.folder = str(robin.folder), project
-    env = {"DRY_RUN": "false", "DEV_MODE": "false", "VAULT_PATH": str(robin.vault)}
+    env = {"DRY_RUN": "false", "DEV_MODE": "false"}
+    env |= {name: robin.environment[name] for name in ("VAULT_PATH", "POSTROOM_STATE")}
     entry = {"command": "postroom", "env": env}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"postroom": entry}}))
     done = robin.at_terminal("live", answers=YES)
@@ -157,13 +158,14 @@ def test_a_projects_file_keeps_its_word_and_gets_none(robin: Person) -> None:
     assert mode(robin) == "rehearsal"
 
 
-def test_a_server_of_another_desk_is_left_alone(robin: Person) -> None:
+@pytest.mark.parametrize("variable", ["VAULT_PATH", "POSTROOM_STATE"])
+def test_a_server_of_another_desk_is_left_alone(robin: Person, variable: str) -> None:
     """Its passphrase was not asked for."""
     robin.run("install", "claude-code", "--yes")
     file = robin.folder / ".mcp.json"
     content = json.loads(file.read_text())
     other = json.loads(json.dumps(content["mcpServers"]["postroom"]))
-    other["env"]["VAULT_PATH"] = str(robin.folder / "elsewhere")
+    other["env"][variable] = str(robin.folder / "elsewhere")
     content["mcpServers"]["postroom-email"] = other
     file.write_text(json.dumps(content))
     done = robin.at_terminal("live", answers=YES)
@@ -171,6 +173,7 @@ def test_a_server_of_another_desk_is_left_alone(robin: Person) -> None:
     assert "DRY_RUN" not in after["postroom"]["env"]
     assert after["postroom-email"] == other
     assert "Left alone: postroom-email in" in words(done)
+    assert f"{robin.folder}/elsewhere" in "".join(words(done).split())
 
 
 def test_a_file_that_cannot_be_changed_is_named(robin: Person) -> None:
@@ -216,8 +219,8 @@ def test_what_is_not_a_file_is_named_and_not_read(
 @pytest.mark.parametrize(
     "text",
     [
-        '[mcp_servers]\npostroom = { command = "postroom", env = { DRY_RUN = "true" } }\n',
-        '[mcp_servers.postroom]\nsince = 2026-11-19\nenv = { DRY_RUN = "true" }\n',
+        '[mcp_servers]\npostroom = { command = "postroom", env = { VARIABLES } }\n',
+        "[mcp_servers.postroom]\nsince = 2026-11-19\nenv = { VARIABLES }\n",
     ],
 )
 def test_an_entry_in_a_form_that_is_not_changed_is_named_and_stops_nothing(
@@ -225,6 +228,8 @@ def test_an_entry_in_a_form_that_is_not_changed_is_named_and_stops_nothing(
 ) -> None:
     file = robin.folder / ".codex/config.toml"
     file.parent.mkdir()
+    state = robin.environment["POSTROOM_STATE"]
+    text = text.replace("VARIABLES", f'DRY_RUN = "true", POSTROOM_STATE = "{state}"', 1)
     file.write_text(text)
     done = robin.at_terminal("live", answers=YES)
     assert str(file) in "".join(done.out.split())
