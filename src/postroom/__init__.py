@@ -29,7 +29,8 @@ guards that::
                SQLite, atomic files, locks, tokens, desk ids
     config     postroom.toml and the environment: one row a setting, parsed into frozen values
     core       pure values and rules, no I/O: errors, text, address, message, query, letter, life, policy, audit,
-               records (risk cards and what the store returns), outgoing_html, mail_view, handbook
+               records (risk cards and what the store returns), outgoing_html, mail_view, handbook, stop (the event that
+               a signal sets)
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:

@@ -24,6 +24,7 @@ from postroom.agents.record import AgentState, now, seconds
 from postroom.agents.roster import States, change_state, change_states, states
 from postroom.agents.tmux import Pane
 from postroom.core.errors import Invalid, PostroomError, Unavailable, raise_if
+from postroom.core.stop import StopEvent
 from postroom.core.text import one_line
 from postroom.store.files import Locked
 
@@ -292,7 +293,7 @@ def _serve(
     folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say, *, background: bool
 ) -> int:
     """Deliver until a signal comes; in the background, in a process that outlives this one and its terminal."""
-    stop = Event()
+    stop = StopEvent()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     child = os.fork() if background else 0

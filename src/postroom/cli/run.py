@@ -22,6 +22,7 @@ from postroom.cli import ui
 from postroom.cli.main import EXITS, HELP
 from postroom.config.settings import Config
 from postroom.core.errors import AuthRequired, Conflict, Corrupt, Invalid, PostroomError
+from postroom.core.stop import StopEvent
 from postroom.core.text import one_line
 from postroom.wiring import files
 from postroom.wiring.desk import require_desk
@@ -80,7 +81,7 @@ def run_command(
 
     if once and with_desk:
         raise Invalid("--desk serves until it is ended", remedy="Leave out --once, or --desk.")
-    stopping = threading.Event()
+    stopping = StopEvent()
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
         tell = partial(_print_event, as_json=as_json)

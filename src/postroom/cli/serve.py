@@ -22,6 +22,7 @@ from postroom.cli.main import HELP
 from postroom.cli.server import ConfiguredDesk, Options, load_calls, load_listing, load_server
 from postroom.config.settings import ORIGIN_PATTERN, Config
 from postroom.core.errors import AuthRequired, Conflict, Invalid, Unavailable
+from postroom.core.stop import StopEvent
 from postroom.core.text import one_line
 from postroom.tools.listing import SERVERS
 from postroom.wiring.desk import require_desk
@@ -66,7 +67,7 @@ def desk_command(opens: bool | None, **options: str | int | None) -> None:
             return
         if not as_json:
             ui.say("Ctrl-C ends it.")
-        stopping = threading.Event()
+        stopping = StopEvent()
         stack.enter_context(ui.stopped_by_signals(stopping))
         while page.is_served() and not stopping.wait(0.5):
             pass

@@ -11,7 +11,6 @@ import signal
 import sys
 import termios
 import textwrap
-import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
     from postroom.core.stamp import Stamp
+    from postroom.core.stop import StopEvent
     from postroom.desk.desk import Desk
 
 WIDTH = 80
@@ -183,7 +183,7 @@ def count_down(seconds: float, what: str, how: str) -> None:
 
 
 @contextmanager
-def stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
+def stopped_by_signals(stopping: StopEvent) -> Iterator[None]:
     """Set `stopping` at the first SIGINT or SIGTERM, and exit at the second."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
