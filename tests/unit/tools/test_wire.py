@@ -164,7 +164,7 @@ def test_the_short_way_takes_what_clients_give_and_leaves_the_rest_to_the_comman
 
 
 def test_what_the_short_way_leaves_is_refused_in_words(person: Person) -> None:
-    assert "postroom mcp email" in person.run("mcp", "vault", "--contract", "gmail").err
+    assert "Name the server email" in person.run("mcp", "vault", "--contract", "gmail").err
     assert "Choose another" in person.run("mcp", "--agent", "person").err
     assert person.run("mcp", "--agent").code == 2
     assert "Usage" in person.run("mcp", "--help").out
