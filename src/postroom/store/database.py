@@ -73,7 +73,7 @@ class Database:
     def _prepare(self, migrations: Sequence[str]) -> None:
         known = len(migrations)
         if (found := self._version()) <= known:
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._use_wal()
             self._sync(synced=True)
         if found == known:
             return
@@ -90,6 +90,19 @@ class Database:
                 for statement in script.split(";\n"):
                     self._connection.execute(statement)
             self._connection.execute(f"PRAGMA user_version = {known}")
+
+    def _use_wal(self) -> None:
+        """Keep a write-ahead log; where other processes open a new file at the same moment, SQLite does not wait by itself."""
+        end = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as why:
+                if why.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

@@ -2,7 +2,9 @@
 
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -139,11 +141,22 @@ def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(
     assert names(opened) == ["later"]
 
 
+def test_several_that_open_a_new_file_at_once_all_open_it(connect: Connect, tmp_path: Path) -> None:
+    """SQLite does not wait by itself where two want to begin the write-ahead log of a file."""
+    together = threading.Barrier(3)
+
+    def open_one(number: int) -> list[str]:
+        path = tmp_path / f"{number}.sqlite"
+        together.wait(10)
+        return names(connect(path, SCHEMA))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert not any(pool.map(open_one, [number for number in range(5) for _ in range(3)]))
+
+
 def test_a_reader_sees_none_of_another_threads_transaction(
     connect: Connect, tmp_path: Path
 ) -> None:
-    import threading
-
     opened = connect(tmp_path / "x.sqlite", SCHEMA)
     inside, seen = threading.Event(), []
 
