@@ -101,7 +101,7 @@ letters = st.builds(
     reply_to=people,
     subject=subjects,
     text=bodies,
-    html=bodies,
+    html=bodies.map(lambda html: html if html.strip() else ""),  # a blank page counts as none
     in_reply_to=st.one_of(st.just(""), ids),
     references=st.lists(ids, max_size=12, unique=True).map(tuple),
     attachments=st.lists(files, max_size=3).map(tuple),
@@ -135,7 +135,7 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
     assert mail.message_id == letter.message_id
     assert mail.in_reply_to == tuple(filter(None, (letter.in_reply_to,)))
     assert mail.references == letter.references
-    assert mail.html == (letter.html if letter.html.strip() else "")  # a blank page counts as none
+    assert mail.html == letter.html
     if not mail.damage and (letter.text.strip() or not letter.html.strip()):
         assert mail.text == letter.text
     assert len(mail.attachments) == len(letter.attachments)
