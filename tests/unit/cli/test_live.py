@@ -115,7 +115,7 @@ def test_the_passphrase_is_asked_for_where_one_is_set(robin: Person) -> None:
 
 
 def test_what_will_be_sent_is_said_before_the_question(robin: Person) -> None:
-    settings(robin).write_text("dry_run = false\n")
+    settings(robin).write_text("dry_run = false\n[approvals]\nundo_seconds = 0\n")
     id = robin.draft()
     approved = robin.show(id)["digest"].removeprefix("sha256:")[:8]
     (robin.vault / "PAUSED").touch()  # so that it waits
