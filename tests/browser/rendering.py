@@ -11,7 +11,11 @@ WORD = re.compile(r"\w+")
 
 # Every word of a text node with its boxes, unless they are empty, outside of the page, or not what is hit there.
 _WORDS = r"""() => {
-  for (const animation of document.getAnimations()) { try { animation.finish() } catch { animation.pause() } }
+  for (const animation of document.getAnimations()) {
+    try { animation.finish() } catch { animation.pause() }
+    // As styles, so that no picture is taken before the compositor has them.
+    try { animation.commitStyles(); animation.cancel() } catch { /* of a pseudo-element */ }
+  }
   const page = document.scrollingElement || document.documentElement;
   const wide = 1280, high = Math.max(page.scrollHeight, 800);
   const found = [];
