@@ -150,7 +150,7 @@ def _can_change(file: ClientFile, notes: list[str]) -> bool:
 
 
 def _has_same_desk(server: ClientServer, config: Config, notes: list[str]) -> bool:
-    """Whether a server has these settings and this vault: another desk has a passphrase of its own."""
+    """Whether a server has these settings, vault and state folder: another desk has its own passphrase."""
     place = f"{server.name} in {server.file.path}"
     try:
         other = server.settings()
