@@ -222,6 +222,38 @@ class LetterSummary(NamedTuple):
     created: Stamp
     state: life.State
     fields: Mapping[str, str] = MappingProxyType({})  # further frontmatter of its draft
+    reason: str = ""  # the kind of the card line that `warning` is from
+    account: str = ""
+    recipient_name: str = ""  # the display name of its first recipient
+    opening: str = ""  # how its text begins, on one line
+    version: int = 1
+
+
+class LetterFilter(NamedTuple):
+    """What letters of a list have in common; a field that is empty leaves none out."""
+
+    # All of them occur in the recipients, subject, text, agent's name or id.
+    words: tuple[str, ...] = ()
+    agent: str | None = None
+    account: str | None = None
+    recipient: str = ""  # a part of any recipient's address, or of the first recipient's name
+    levels: tuple[int, ...] = ()
+
+
+ANY_LETTER: Final = LetterFilter()
+
+
+class ListOrder(enum.StrEnum):
+    NEWEST = "newest"
+    OUTCOME = "outcome"  # the last outcome first
+    RISK = "risk"  # letters with a warning before those without; the newest first among each
+
+
+class LetterFacets(NamedTuple):
+    """What a list of letters can be narrowed down to."""
+
+    agents: tuple[str, ...]
+    accounts: tuple[str, ...]
 
 
 class LetterState(NamedTuple):

@@ -10,7 +10,7 @@ from postroom.core import life, policy
 from postroom.core.audit import Value, redact_addresses
 from postroom.core.errors import AuthRequired, Conflict, NotFound, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.records import Entry, LetterSummary
+from postroom.core.records import Entry, LetterFilter, LetterSummary
 from postroom.core.stamp import elapsed
 from postroom.core.values import dataclass
 from postroom.desk.proposals import PLAIN, Proposal, is_refused_as_sent
@@ -195,19 +195,23 @@ class LetterCalls:
         with self._refusals(call):
             check_name(call)
             self.desk.reconcile()
-            summaries = self.desk.ledger.lists.summaries(agent=call.agent)
+            summaries = self.desk.ledger.lists.summaries(matching=LetterFilter(agent=call.agent))
         self.desk.recorder.write(call, synced=False)
         return summaries
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
         check_name(call)
-        newest = self.desk.ledger.lists.summaries(agent=call.agent, newest=count)
+        newest = self.desk.ledger.lists.summaries(
+            matching=LetterFilter(agent=call.agent), newest=count
+        )
         return [line.id for line in newest]
 
     def is_reply_approved(self, call: Call, thread: str) -> bool:
         """Return whether a letter of this agent in a conversation is approved, or a slip for a reply in it exists."""
         self.desk.reconcile()
-        approved = self.desk.ledger.lists.summaries("approved", agent=call.agent)
+        approved = self.desk.ledger.lists.summaries(
+            "approved", matching=LetterFilter(agent=call.agent)
+        )
         if any(self.desk.ledger.letters.get(line.id).letter.thread == thread for line in approved):
             return True
         wanted = ("email_reply", "approved", thread)

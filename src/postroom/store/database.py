@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError, Unavailable
+from postroom.core.text import one_line
 from postroom.store.files import private_folder
 from postroom.store.protocol import Row
 
@@ -85,7 +86,8 @@ class Database:
                     f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
                     remedy="Upgrade Postroom. The file is left as it is.",
                 )
-            self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
+            for name, function in (("casefold", str.casefold), ("one_line", one_line)):
+                self._connection.create_function(name, 1, function, deterministic=True)
             for script in migrations[found:]:
                 for statement in script.split(";\n"):
                     self._connection.execute(statement)

@@ -19,7 +19,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message
-from postroom.core.records import Check, Entry, Level
+from postroom.core.records import ANY_LETTER, Check, Entry, LetterFilter, Level, ListOrder
 from postroom.core.stamp import DAY, elapsed
 from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
@@ -366,15 +366,15 @@ class Handlers:
     def history(self, request: PageRequest) -> Response:
         query = {name: request.http.query_params.get(name, "")[:200] for name in ("q", "agent", "state")}  # fmt: skip
         query["state"] = query["state"] if query["state"] in OUTCOMES else ""
-        agent, words = query["agent"] or None, query["q"].split()[:10]
+        matching = LetterFilter(tuple(query["q"].split()[:10]), query["agent"] or None)
         states = (query["state"],) if query["state"] else life.CLOSED
-        if (agent or words) and not query["state"]:  # whoever searches may not know the state
+        if matching != ANY_LETTER and not query["state"]:  # whoever searches may not know the state
             states = (*states, *life.OPEN)
         lists = self._desk.reader.lists
-        total = lists.count(*states, words=words, agent=agent)
+        total = lists.count(*states, matching=matching)
         number = request.page_number(total)
         skip = (number - 1) * PAGE_SIZE
-        letters = lists.summaries(*states, words=words, agent=agent, newest=PAGE_SIZE, skip=skip, by_outcome=True)  # fmt: skip
+        letters = lists.summaries(*states, matching=matching, newest=PAGE_SIZE, skip=skip, order=ListOrder.OUTCOME)  # fmt: skip
         return self._page(
             request,
             "history.html",

@@ -11,7 +11,7 @@ import pytest
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.records import Card, Entry
+from postroom.core.records import Card, CardLine, Entry, Level
 from postroom.core.stamp import Stamp
 from postroom.store.ledger import Ledger, SqliteLedger
 
@@ -41,8 +41,8 @@ class Bench:
         wall, boot, steady = self.now
         self.now = Stamp(wall + seconds, boot, steady + seconds)
 
-    def entry(self, agent: str = "claude", **changes: object) -> Entry:
-        """Return a letter that is not in the ledger yet."""
+    def entry(self, agent: str = "claude", *, level: int = 0, **changes: object) -> Entry:
+        """Return a letter that is not in the ledger yet; its card has a line of each level up to `level`."""
         self.drawn += 1
         values: dict[str, object] = {
             "id": f"{'abcdefghijklmnopqrstuvwxyz'[self.drawn]}aaaaaaaaa",
@@ -54,30 +54,33 @@ class Bench:
         }
         state = changes.pop("state", None) or life.Pending(self.now)
         letter = Letter(**values | changes)  # type: ignore[arg-type]
+        lines = [CardLine(Level(n), f"kind{n}", f"Line {n}.") for n in range(level, -1, -1)]
         return Entry(
             letter=letter,
             agent=agent,
             state=state,  # type: ignore[arg-type]
             created=self.now,
-            card=Card(),
+            card=Card(tuple(lines)),
             digest=letter.digest,
             content_key=letter.content_key,
             home="Pending_Approval",
         )
 
-    def insert(self, agent: str = "claude", **changes: object) -> Entry:
+    def insert(self, agent: str = "claude", *, level: int = 0, **changes: object) -> Entry:
         """Enter a letter."""
         with self.ledger.write() as tx:
-            return tx.letters.insert(self.entry(agent, **changes))
+            return tx.letters.insert(self.entry(agent, level=level, **changes))
 
     def swap(self, entry: Entry, state: life.State) -> Entry:
         """Give a letter its next state."""
         with self.ledger.write() as tx:
             return tx.letters.swap(entry, state)
 
-    def approved(self, entry: Entry, slip: str = "") -> Entry:
+    def approved(
+        self, entry: Entry, slip: str = "", via: life.Channel = life.Channel.TERMINAL
+    ) -> Entry:
         """Approve a letter."""
-        verdict = life.Verdict("ada", life.Channel.TERMINAL, self.now, entry.digest, slip)
+        verdict = life.Verdict("ada", via, self.now, entry.digest, slip)
         return self.swap(entry, life.Approved(verdict, self.now, 0))
 
 

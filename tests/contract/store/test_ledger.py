@@ -6,18 +6,24 @@ from dataclasses import replace
 import pytest
 
 from postroom.core import audit, life
+from postroom.core.address import Address
 from postroom.core.audit import Action, LogPosition, Value
 from postroom.core.errors import Conflict, Denied, NotFound
 from postroom.core.records import (
+    ANY_LETTER,
     NOWHERE,
     ApprovalRequest,
+    Card,
     DecidedBy,
     DeskSettings,
     ExpectedNote,
     InboxItem,
     InboxState,
     LabelChange,
+    LetterFacets,
+    LetterFilter,
     LetterState,
+    ListOrder,
     MailboxCursor,
     NoteStatus,
     ProviderProof,
@@ -113,8 +119,10 @@ def test_an_edit_keeps_the_agents_letter_and_is_found_by_its_new_words(bench: Be
     assert bench.ledger.letters.get(entry.id) == edited
     assert (edited.letter, edited.digest) == (letter, letter.digest)
     assert bench.ledger.letters.original(entry.id) == entry.letter
-    assert [one.id for one in bench.ledger.lists.summaries(words=["AFTER"])] == [entry.id]
-    assert bench.ledger.lists.summaries(words=["before"]) == []
+    assert [one.id for one in bench.ledger.lists.summaries(matching=LetterFilter(("AFTER",)))] == [
+        entry.id
+    ]
+    assert bench.ledger.lists.summaries(matching=LetterFilter(("before",))) == []
 
 
 def test_a_beginning_of_an_id_names_one_letter_or_none(bench: Bench) -> None:
@@ -202,18 +210,83 @@ def test_outcomes_are_ordered_by_when_they_came(bench: Bench) -> None:
     for entry in (second, first):
         bench.go(10)
         bench.swap(entry, life.Withdrawn(bench.now))
-    found = bench.ledger.lists.summaries("withdrawn", by_outcome=True)
+    found = bench.ledger.lists.summaries("withdrawn", order=ListOrder.OUTCOME)
     assert [one.id for one in found] == [second.id, first.id]
+
+
+def test_letters_with_a_warning_come_first_by_risk_and_the_newest_of_each(bench: Bench) -> None:
+    plain, amber, later, red = (bench.insert(level=level) for level in (0, 1, 0, 2))
+    summaries = bench.ledger.lists.summaries
+    shown = [one.id for one in summaries(order=ListOrder.RISK)]
+    assert shown == [red.id, amber.id, later.id, plain.id]
+    page = summaries(order=ListOrder.RISK, newest=2, skip=1)
+    assert [one.id for one in page] == shown[1:3]
+
+
+def test_a_summary_shows_recipient_opening_and_the_first_warning(bench: Bench) -> None:
+    to = (Address.parse('"Ann Ö." <ann@example.com>'), Address.parse("Bob <bob@example.com>"))
+    text = "\n \n Dear Ann,\n\n" + "it rains. \n" * 400_000
+    entry = bench.insert(account="work", to=to, text=text, level=2)
+    (found,) = bench.ledger.lists.summaries()
+    assert (found.account, found.recipient_name, found.version) == ("work", "Ann Ö.", 1)
+    assert found.opening == f"Dear Ann, {'it rains. ' * 20}"[:160]
+    assert (found.level, found.reason, found.warning) == (2, "kind2", "Line 2.")
+    letter = replace(entry.letter, to=to[1:], text="Sun.\n")
+    with bench.ledger.write() as tx:
+        tx.letters.swap(entry, entry.state, letter=letter, card=Card())
+    (found,) = bench.ledger.lists.summaries()
+    assert (found.recipient_name, found.opening, found.version) == ("Bob", "Sun.", 2)
+    assert (found.level, found.reason, found.warning) == (0, "", "")
+
+
+def test_a_filter_keeps_the_letters_that_have_all_of_it(bench: Bench) -> None:
+    ann = bench.insert(to=(Address.parse("Ärzte 100% <Ann@example.com>"),), level=1)
+    bob = bench.insert("codex", account="work", to=(Address.parse("bob@b.example"),), cc=(Address.parse("Cy <cy@c.example>"),), level=2)  # fmt: skip
+    both = {ann.id, bob.id}
+    for matching, expected in (
+        (ANY_LETTER, both),
+        (LetterFilter(agent="codex"), {bob.id}),
+        (LetterFilter(account="default"), {ann.id}),
+        (LetterFilter(account="default", agent="codex"), set()),
+        (LetterFilter(levels=(2,)), {bob.id}),
+        (LetterFilter(levels=(1, 2)), both),
+        (LetterFilter(levels=(0,)), set()),
+        (LetterFilter(recipient="ÄRZ"), {ann.id}),
+        (LetterFilter(recipient="100%"), {ann.id}),
+        (LetterFilter(recipient="%"), {ann.id}),
+        (LetterFilter(recipient="aNN@"), {ann.id}),
+        (LetterFilter(recipient="CY@c"), {bob.id}),
+        (LetterFilter(recipient="example"), both),
+        (LetterFilter(recipient="Text"), set()),
+        (LetterFilter(recipient="\0"), set()),
+        (LetterFilter(("ärzte", "text 1")), {ann.id}),
+        (LetterFilter(("cy", "text 2")), {bob.id}),
+    ):
+        found = bench.ledger.lists.summaries(matching=matching)
+        assert {one.id for one in found} == expected, matching
+        assert bench.ledger.lists.count(matching=matching) == len(expected)
+
+
+def test_facets_are_the_agents_and_accounts_of_letters_in_these_states(bench: Bench) -> None:
+    for agent, account in (("b", "work"), ("a", "home"), ("b", "home")):
+        bench.insert(agent, account=account)
+    bench.swap(bench.insert("c", account="old"), life.Withdrawn(bench.now))
+    facets = bench.ledger.lists.facets
+    assert facets() == LetterFacets(("a", "b"), ("home", "work"))
+    assert facets("withdrawn") == LetterFacets(("c",), ("old",))
+    assert facets("sent") == LetterFacets((), ())
 
 
 @pytest.mark.parametrize("word", ["%", "_", "!", "100%", "ÄRGER", "straße", "'", "\0"])
 def test_words_are_compared_without_case_and_without_meaning(bench: Bench, word: str) -> None:
     bench.insert(subject="plain")
-    assert bench.ledger.lists.summaries(words=[word]) == []
+    assert bench.ledger.lists.summaries(matching=LetterFilter((word,))) == []
     if word != "\0":
         entry = bench.insert(subject=f"a {word} b")
         for spelling in (word, word.lower(), word.upper()):
-            assert [one.id for one in bench.ledger.lists.summaries(words=[spelling])] == [entry.id]
+            assert [
+                one.id for one in bench.ledger.lists.summaries(matching=LetterFilter((spelling,)))
+            ] == [entry.id]
 
 
 def test_the_change_token_changes_with_the_open_letters_and_only_then(bench: Bench) -> None:

@@ -7,10 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from postroom.core.audit import Action, LogPosition
-from postroom.core.records import DeskSettings, Exposure, MailboxCursor, ShownMail
+from postroom.core.records import DeskSettings, Exposure, LetterFilter, MailboxCursor, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
 from postroom.store.ledger import MIGRATIONS, Ledger, SqliteLedger, kernel_claims
+from postroom.store.sql.rows import marks
 from tests.desks import database_of
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
@@ -143,7 +144,7 @@ def test_what_was_kept_under_keys_before_an_upgrade_has_its_column_or_table(tmp_
         assert (ledger.slips.is_trusted("00aa"), ledger.slips.is_filed("00bb")) == (True, True)
         assert ledger.inbox.cursor("default") == MailboxCursor("cursor 9", 1794700000)
         assert ledger.exposure.correspondents("default") == (frozenset(), "m9")
-        (found,) = ledger.lists.summaries(words=["ärger", "grüsse", "ä@X"])
+        (found,) = ledger.lists.summaries(matching=LetterFilter(("ärger", "grüsse", "ä@X")))
         assert (found.id, found.fields) == ("aaaaaaaaaa", {"priority": "urgent"})
         assert ledger.letters.was_approved_by("aaaaaaaaaa", "00bb")
         assert ledger.lists.per_day(3, 0) == {0: {"approved": 1}}
@@ -160,6 +161,38 @@ def test_a_ledger_whose_log_was_never_written_is_upgraded(tmp_path: Path) -> Non
     with closing(SqliteLedger(path, clock=lambda: NOW, draw=bytes)) as ledger:
         assert ledger.actions.backlog().position == LogPosition()
         assert ledger.settings.trust == "desk"
+
+
+def test_letters_of_any_older_ledger_get_the_columns_that_lists_show(tmp_path: Path) -> None:
+    path, steps = tmp_path / "ledger.sqlite", MIGRATIONS
+    before = next(at for at, step in enumerate(steps) if "recipient_search" in step)
+    long = json.dumps({"account": "a", "to": [["b", "c"]], "text": "word \n" * 700_000})
+    cases = [
+        ('{"account": "work", "to": [["ann", "x.example", "Ann Ö"]], "text": "\\n \\t\\n Dear  Ann,\\n\\nit rains."}',
+         '[[2, "from_mail", "Look."], [0, "fact", "F."]]', ("work", "Ann Ö", "Dear Ann, it rains.", 2, "from_mail", "Look.")),
+        ('{"account": "a", "to": [], "cc": [["bob", "x.example", "Bob"]], "text": ""}',
+         '[[0, "fact", "F."]]', ("a", "Bob", "", 0, "", "")),
+        ('{"account": "a", "to": [["bob", "x.example", ""]], "cc": [["cy", "x.example", "Cy"]], "text": "x\u200by"}',
+         '[["link", "https://x.example", "a mail"]]', ("a", "", "xy", 0, "", "")),
+        (long, "[]", ("a", "", "word " * 32, 0, "", "")),
+        ("{", "[[", ("", "", "", 0, "", "")),
+    ]  # fmt: skip
+    with closing(Database(path, steps[:before])) as old, old.write() as connection:
+        for number, (frozen, card, _) in enumerate(cases):
+            columns = {
+                "id": f"{number}", "agent": "claude", "content_key": "c", "text_key": "t", "digest": "d", "frozen": frozen,
+                "origins": "[]", "recipients": "bob@x.example", "subject": "S", "card": card, "home": "Pending_Approval",
+                "form": "note", "replaces": "", "created": '[1.5, "boot", 2.5]', "state": "pending",
+                "detail": '{"since": [1.5, "boot", 2.5]}', "version": 3,
+            }  # fmt: skip
+            sql = f"INSERT INTO letter ({', '.join(columns)}) VALUES ({marks(columns)})"
+            connection.execute(sql, list(columns.values()))
+    with closing(SqliteLedger(path, clock=lambda: NOW, draw=bytes)) as ledger:
+        found = ledger.lists.summaries(matching=LetterFilter(recipient="BOB@"))
+        assert [one.version for one in found] == [3] * len(cases)
+        for one, (_, _, expected) in zip(found, cases, strict=True):
+            name = (one.account, one.recipient_name, one.opening)
+            assert (*name, one.level, one.reason, one.warning) == expected
 
 
 def test_a_line_of_another_thread_does_not_count_as_synced_with_ours(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.core.address import Address
+from postroom.core.records import LetterFilter
 from postroom.desk.recorder import Call
 from tests.desks import ANN, BOB, START, Office
 
@@ -20,7 +21,9 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 
 def subjects(office: Office, *words: str) -> list[str]:
-    return [line.subject for line in office.desk.ledger.lists.summaries(words=words)]
+    return [
+        line.subject for line in office.desk.ledger.lists.summaries(matching=LetterFilter(words))
+    ]
 
 
 def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office: Office) -> None:
@@ -79,10 +82,11 @@ def test_letters_are_counted_as_they_are_found(office: Office) -> None:
     for words in ((), ("even",), ("odd", "agent-1"), ("nothing",)):
         for states in ((), ("rejected",), ("pending", "rejected")):
             for agent in (None, "agent-1", "nobody"):
-                found = ledger.lists.summaries(*states, words=words, agent=agent)
-                assert ledger.lists.count(*states, words=words, agent=agent) == len(found)
+                matching = LetterFilter(words, agent)
+                found = ledger.lists.summaries(*states, matching=matching)
+                assert ledger.lists.count(*states, matching=matching) == len(found)
     assert ledger.lists.count("rejected") == 2
-    assert ledger.lists.count("rejected", agent="agent-1") == 1
+    assert ledger.lists.count("rejected", matching=LetterFilter(agent="agent-1")) == 1
 
 
 def test_a_state_that_there_is_not_finds_no_more_than_none_given(office: Office) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from postroom.core import life
 from postroom.core.outgoing_html import reduce_html
+from postroom.core.records import CardLine, Level
+from postroom.store.sql.rows import text_columns
 from tests.cases import for_each
 from tests.desks import SEND, Office, old_desk
 from tests.fences import fenced
@@ -69,6 +72,26 @@ def test_a_draft_of_an_older_ledger_is_recorded_before_it_is_sent(office: Office
     (file,) = (office.vault / "Logs").glob("gmail_mcp_*.jsonl")
     record = json.loads(file.read_text())  # of the draft alone, and not of the agent's letter
     assert (record["subject"], record["reply_to_message_id"]) == (draft.letter.subject, None)
+
+
+def test_lists_show_of_an_older_letter_what_they_show_of_a_new_one(office: Office) -> None:
+    lists, letters = office.desk.ledger.lists, office.desk.ledger.letters
+    found = lists.summaries(*life.STATES)
+    assert {one.id for one in found} >= {*CLOSED, *UNKNOWN, *PLAIN, *WITH_HTML}
+    for one in found:
+        entry = letters.get(one.id)
+        expected = text_columns(entry.letter, entry.agent)
+        shown = (one.account, one.recipient_name, one.opening)
+        assert shown == tuple(expected[name] for name in ("account", "recipient_name", "opening"))
+        warning = next(iter(entry.card.warnings), CardLine(Level.PLAIN, "", ""))
+        assert (one.level, one.reason, one.warning) == (
+            entry.card.level,
+            warning.kind,
+            warning.text,
+        )
+        assert one.version == entry.version
+    assert {one.level for one in found} == {0, 1, 2}
+    assert lists.facets("sent").accounts == ("default",)
 
 
 @for_each(

@@ -11,11 +11,15 @@ from postroom.core import life
 from postroom.core.errors import NotFound
 from postroom.core.letter import Letter
 from postroom.core.records import (
+    ANY_LETTER,
     AgentActivity,
     Card,
     Entry,
+    LetterFacets,
+    LetterFilter,
     LetterState,
     LetterSummary,
+    ListOrder,
     ProviderProof,
 )
 from postroom.core.stamp import DAY, Stamp
@@ -25,6 +29,11 @@ from postroom.store.sql.rows import ENTRIES, OPEN, SUMMARY, Noun, marks, stamp
 MAX_KEYS: Final = 100  # idempotency keys that name one letter
 PATIENCE: Final = 3.0  # seconds for a search, which others wait for
 CHARTED: Final = ("approved", "rejected", "sent")
+ORDERS: Final = {
+    ListOrder.NEWEST: "row DESC",
+    ListOrder.OUTCOME: "decided_at DESC, row DESC",
+    ListOrder.RISK: "CASE WHEN level > 0 THEN 0 ELSE 1 END, row DESC",
+}
 
 
 class LetterReader(Noun):
@@ -149,7 +158,6 @@ class LetterStore(LetterReader):
             "content_key": entry.content_key,
             "digest": entry.digest,
             "origins": json.dumps(entry.origins),
-            "card": json.dumps(entry.card.to_json()),
             "home": entry.home,
             "form": entry.form,
             "replaces": entry.replaces,
@@ -158,6 +166,7 @@ class LetterStore(LetterReader):
             "pre_send": entry.pre_send,
             "fields": json.dumps(dict(entry.fields)),
             **self._state_columns(entry),
+            **rows.card_columns(entry.card),
             **rows.text_columns(letter, entry.agent),
         }
         self._insert("letter", columns)
@@ -208,7 +217,7 @@ class LetterStore(LetterReader):
                 [entry.id, entry.version],
             )
         if card is not None:
-            columns["card"] = json.dumps(card.to_json())
+            columns |= rows.card_columns(card)
         if not self._update("letter", columns, id=entry.id, version=entry.version):
             raise life.refuse(entry.id, self.get(entry.id).state, "changed by two at once")
         self._add_history(new, str(columns["detail"]))
@@ -223,6 +232,7 @@ class LetterStore(LetterReader):
             "detail": detail,
             "decided_at": rows.decided_at(entry.state),
             "slip": verdict.slip if verdict else "",
+            "by_person": int(verdict is not None and not verdict.is_automatic),
         }
         self._insert("history", columns)
 
@@ -278,31 +288,36 @@ class LetterLists(Noun):
     def summaries(
         self,
         *states: str,
-        words: Sequence[str] = (),
-        agent: str | None = None,
+        matching: LetterFilter = ANY_LETTER,
         newest: int | None = None,
         skip: int = 0,
-        by_outcome: bool = False,
+        order: ListOrder = ListOrder.NEWEST,
     ) -> list[LetterSummary]:
-        """Return the letters in these states (all open ones without any), oldest first.
+        """Return the letters in these states (all open ones without any) that match the filter.
 
-        `words` must all occur in the recipients, subject, text, agent's name or id. Of more than
-        `newest`, the newest after the `skip` that are newer still. `by_outcome` orders by the time
-        of the outcome.
+        Of more than `newest`, the first ones of the order after `skip` others. They are returned last first, so
+        that the oldest comes first; in the order `RISK` as a page shows them: letters with a warning first, and
+        among each the newest first.
         """
-        where, values = _where(states, words, agent)
-        order = "decided_at DESC, row DESC" if by_outcome else "row DESC"
-        sql = f"SELECT {SUMMARY} FROM letter WHERE {where} ORDER BY {order}"
+        where, values = _where(states, matching)
+        sql = f"SELECT {SUMMARY} FROM letter WHERE {where} ORDER BY {ORDERS[order]}"
         if newest is not None:
             sql, values = f"{sql} LIMIT ? OFFSET ?", [*values, newest, skip]
-        found = self._session.rows(sql, values, patience=PATIENCE if words else None)
-        return [rows.summary(row) for row in reversed(found)]
+        found = self._session.rows(sql, values, patience=_patience(matching))
+        return [rows.summary(row) for row in (found if order is ListOrder.RISK else found[::-1])]
 
-    def count(self, *states: str, words: Sequence[str] = (), agent: str | None = None) -> int:
-        where, values = _where(states, words, agent)
+    def count(self, *states: str, matching: LetterFilter = ANY_LETTER) -> int:
+        where, values = _where(states, matching)
         sql = f"SELECT count(*) FROM letter WHERE {where}"
-        patience = PATIENCE if words else None
-        return int(self._session.rows(sql, values, patience=patience)[0][0])
+        return int(self._session.rows(sql, values, patience=_patience(matching))[0][0])
+
+    def facets(self, *states: str) -> LetterFacets:
+        """Return the agents and the accounts of the letters in these states (all open ones without any), sorted."""
+        where, values = _where(states, ANY_LETTER)
+        sql = f"SELECT DISTINCT agent, account FROM letter WHERE {where}"
+        found = self._session.rows(sql, values)
+        agents, accounts = ({row[at] for row in found} for at in (0, 1))
+        return LetterFacets(tuple(sorted(agents)), tuple(sorted(accounts)))
 
     def change_token(self) -> tuple[int, ...]:
         """Return a value that differs once an open letter has come, gone or changed."""
@@ -405,20 +420,29 @@ class ProofStore(ProofReader):
         self._delete("orphan", letter=id)
 
 
-def _where(
-    states: Sequence[str], words: Sequence[str], agent: str | None
-) -> tuple[str, list[str | int]]:
+def _where(states: Sequence[str], matching: LetterFilter) -> tuple[str, list[str | int]]:
     chosen = [state for state in states if state in life.STATES] or life.OPEN
     parts, values = [f"state IN ({marks(chosen)})"], list[str | int](chosen)
-    if agent is not None:
-        parts.append("agent = ?")
-        values.append(agent)
-    for word in words:
+    for column, value in (("agent", matching.agent), ("account", matching.account)):
+        if value is not None:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if matching.levels:
+        parts.append(f"level IN ({marks(matching.levels)})")
+        values += matching.levels
+    sought = [("search_text", word) for word in matching.words]
+    if matching.recipient:
+        sought.append(("recipient_search", matching.recipient))
+    for column, part in sought:
         # No text has a NUL, and what follows one would not be compared.
-        parts.append("1 = 0" if "\0" in word else "search_text LIKE ? ESCAPE '!'")
-        if "\0" not in word:
-            values.append(f"%{_escape(word.casefold())}%")
+        parts.append("1 = 0" if "\0" in part else f"{column} LIKE ? ESCAPE '!'")
+        if "\0" not in part:
+            values.append(f"%{_escape(part.casefold())}%")
     return " AND ".join(parts), values
+
+
+def _patience(matching: LetterFilter) -> float | None:
+    return PATIENCE if matching.words or matching.recipient else None
 
 
 def _escape(word: str) -> str:

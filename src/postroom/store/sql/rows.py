@@ -25,6 +25,7 @@ from postroom.core.records import (
     NoteStatus,
 )
 from postroom.core.stamp import Stamp
+from postroom.core.text import one_line
 from postroom.store.protocol import Clock, Row, Session
 
 T = TypeVar("T")
@@ -48,7 +49,12 @@ ENTRIES: Final = (
     f"SELECT {ENTRY} FROM letter LEFT JOIN note ON note.letter = letter.id"
     " LEFT JOIN enclosure ON enclosure.letter = letter.id"
 )
-SUMMARY: Final = "id, agent, recipients, subject, card, created, state, detail, fields"
+# The columns of `summary`. All of them stand before the texts, which a list must not walk over.
+SUMMARY: Final = (
+    "id, agent, recipients, subject, level, card, created, state, detail, fields,"
+    " account, recipient_name, opening, version"
+)
+MAX_OPENING: Final = 160
 
 
 class Noun:
@@ -179,14 +185,24 @@ _thaw_cached = lru_cache(maxsize=16)(_thaw)  # a letter is read at each step of 
 def text_columns(letter: Letter, agent: str) -> dict[str, str]:
     values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
     recipients = ", ".join(address.spec for address in letter.envelope)
-    found_by = (agent, letter.id, recipients, letter.subject, letter.text)
+    names = [address.name for address in letter.envelope]
+    found_by = (agent, letter.id, recipients, *names, letter.subject, letter.text)
     return {
         "frozen": _json(values),
         "text_key": text_key(letter.text),
+        "account": letter.account,
         "recipients": recipients,
+        "recipient_name": names[0],
+        "recipient_search": f"{recipients}\n{names[0]}".casefold(),
         "subject": letter.subject,
+        # The beginning alone is cleaned: a text may have 5 MB.
+        "opening": one_line(letter.text.lstrip()[:1000])[:MAX_OPENING],
         "search_text": "\n".join(found_by).casefold(),
     }
+
+
+def card_columns(card: Card) -> dict[str, object]:
+    return {"card": json.dumps(card.to_json()), "level": int(card.level)}
 
 
 _json = json.JSONEncoder(default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False).encode
@@ -198,13 +214,14 @@ def text_key(text: str) -> str:
 
 
 def summary(row: Row) -> LetterSummary:
-    id, agent, recipients, subject, card, created, kind, detail, fields = row
+    id, agent, recipients, subject, level, card, created, kind, detail, fields, *others = row
     with _parsing(id):
-        lines, at, state = json.loads(card), stamp(created), life.load(kind, detail)
+        at, state, more = stamp(created), life.load(kind, detail), json.loads(fields)
         # The highest line is the first; facts are not warnings.
-        level, _, warning = lines[0] if lines and lines[0][0] in (1, 2) else (0, "", "")
-        more = json.loads(fields)
-        return LetterSummary(id, agent, recipients, subject, level, warning, at, state, more)
+        (_, reason, warning), *_ = json.loads(card) if level else [(0, "", "")]
+        return LetterSummary(
+            id, agent, recipients, subject, level, warning, at, state, more, reason, *others
+        )
 
 
 def note_status(*row: Any) -> NoteStatus:  # noqa: ANN401 - the columns of a row

@@ -289,3 +289,41 @@ UPDATE letter SET reported = 1 WHERE state = 'sent';
 UPDATE letter SET pre_send = json_quote(coalesce(
     json_extract(fields, '$.reply_to_message_id'), nullif(json_extract(frozen, '$.in_reply_to'), '')))
     WHERE pre_send = '' AND (form = 'draft' OR home = 'Drafts');
+
+-- step 15
+-- Columns that lists show and filter by. The table is built anew, with the long texts last: SQLite walks over all that
+-- stands before a column, and a text may have 5 MB.
+CREATE TABLE new_letter (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, account TEXT NOT NULL,
+    state TEXT NOT NULL, detail TEXT NOT NULL, version INTEGER NOT NULL, level INTEGER NOT NULL,
+    created TEXT NOT NULL, created_at REAL NOT NULL, decided_at REAL NOT NULL,
+    content_key TEXT NOT NULL, text_key TEXT NOT NULL, digest TEXT NOT NULL,
+    home TEXT NOT NULL, form TEXT NOT NULL, replaces TEXT NOT NULL,
+    reported INTEGER NOT NULL DEFAULT 0, pre_send TEXT NOT NULL DEFAULT '',
+    subject TEXT NOT NULL, recipient_name TEXT NOT NULL, opening TEXT NOT NULL,
+    fields TEXT NOT NULL DEFAULT '{}', origins TEXT NOT NULL,
+    recipients TEXT NOT NULL, recipient_search TEXT NOT NULL, card TEXT NOT NULL,
+    frozen TEXT NOT NULL, search_text TEXT NOT NULL
+);
+INSERT INTO new_letter SELECT
+    row, id, agent, CASE WHEN json_valid(frozen) THEN coalesce(json_extract(frozen, '$.account'), '') ELSE '' END,
+    state, detail, version, CASE WHEN NOT json_valid(card) THEN 0
+        WHEN json_extract(card, '$[0][0]') IN (1, 2) THEN json_extract(card, '$[0][0]') ELSE 0 END,
+    created, created_at, decided_at, content_key, text_key, digest, home, form, replaces, reported, pre_send,
+    subject, CASE WHEN json_valid(frozen) THEN coalesce(json_extract(frozen, '$.to[0][2]'),
+        json_extract(frozen, '$.cc[0][2]'), json_extract(frozen, '$.bcc[0][2]'), '') ELSE '' END,
+    CASE WHEN json_valid(frozen) THEN substr(one_line(substr(ltrim(coalesce(json_extract(frozen, '$.text'), ''),
+        char(9, 10, 13, 32, 160)), 1, 1000)), 1, 160) ELSE '' END,
+    fields, origins, recipients, '', card, frozen, search_text FROM letter ORDER BY row;
+DROP TABLE letter;
+ALTER TABLE new_letter RENAME TO letter;
+UPDATE letter SET recipient_search = casefold(recipients || char(10) || recipient_name);
+CREATE INDEX letter_content ON letter (agent, content_key);
+CREATE INDEX letter_text ON letter (text_key);
+CREATE INDEX letter_agent ON letter (agent, row);
+CREATE INDEX letter_state ON letter (state, row, agent, account);
+CREATE INDEX letter_agent_state ON letter (agent, state, created_at);
+-- Whether a person gave the approval of this step; versions before 0.2 had another name for none.
+ALTER TABLE history ADD COLUMN by_person INTEGER NOT NULL DEFAULT 0;
+UPDATE history SET by_person = 1 WHERE state = 'approved' AND json_valid(detail)
+    AND json_extract(detail, '$.verdict[1]') NOT IN ('not_required', 'required = false');
