@@ -274,8 +274,14 @@ class ExpectedNote(NamedTuple):
 
 class AgentActivity(NamedTuple):
     agent: str
-    states: dict[str, int]
-    last: float
+    states: dict[str, int]  # how many of its letters are in each state, of all times
+    last: float  # when it proposed the last one
+    # Of the letters that it proposed lately, without rehearsals: how many there are, and how many of them a person
+    # ever approved, edited, or rejected or sent back.
+    proposed: int = 0
+    approved: int = 0
+    edited: int = 0
+    rejected: int = 0
 
 
 class ToolNote(NamedTuple):

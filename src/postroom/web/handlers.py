@@ -406,7 +406,7 @@ class Handlers:
             present = {agent.name: (agent.status or "here", unread) for agent, unread in found}
         except PostroomError as error:
             problem = f"Cannot read agent mail: {error.message_with_remedy}"
-        authors = self._desk.reader.lists.agents()
+        authors = self._desk.reader.lists.agents(self._desk.clock().wall - CHART_DAYS * DAY)
         return self._page(request, "agents.html", authors=authors, present=present, error=problem)
 
     def health(self, request: PageRequest) -> Response:

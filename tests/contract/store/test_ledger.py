@@ -16,6 +16,7 @@ from postroom.core.records import (
     Card,
     DecidedBy,
     DeskSettings,
+    Entry,
     ExpectedNote,
     InboxItem,
     InboxState,
@@ -275,6 +276,37 @@ def test_facets_are_the_agents_and_accounts_of_letters_in_these_states(bench: Be
     assert facets() == LetterFacets(("a", "b"), ("home", "work"))
     assert facets("withdrawn") == LetterFacets(("c",), ("old",))
     assert facets("sent") == LetterFacets((), ())
+
+
+def test_an_agents_letters_since_a_moment_count_by_what_a_person_did(bench: Bench) -> None:
+    def activity(since: float, agent: str = "claude") -> tuple[int, ...]:
+        (found,) = (one for one in bench.ledger.lists.agents(since) if one.agent == agent)
+        return (found.proposed, found.approved, found.edited, found.rejected)
+
+    def reject(entry: Entry, *, revise: bool = False) -> None:
+        bench.swap(entry, life.Rejected(bench.now, "ada", "", revise))
+
+    reject(bench.insert())
+    bench.go(100)
+    bench.insert(state=life.Rehearsal(bench.now))
+    bench.insert("other")
+    edited, undone, waiting = bench.insert(), bench.insert(), bench.insert()
+    for n in range(2):
+        with bench.ledger.write() as tx:
+            changed = replace(edited.letter, text=f"{n}\n")
+            edited = tx.letters.swap(edited, edited.state, letter=changed)
+    held = bench.approved(bench.approved(edited))  # several rows of one verdict
+    bench.swap(held, life.Sent(bench.now, "m", "t"))
+    undone = bench.swap(bench.approved(undone), life.Pending(bench.now))
+    reject(undone, revise=True)
+    reject(waiting)
+    bench.approved(bench.insert(), via=life.Channel.NOT_REQUIRED)
+    assert activity(START + 50) == (4, 2, 1, 2)
+    assert activity(START) == (5, 2, 1, 3)
+    assert activity(START + 101) == (0, 0, 0, 0)
+    assert activity(START, "other") == (1, 0, 0, 0)
+    (claude, _) = sorted(bench.ledger.lists.agents(START + 101))
+    assert (claude.states["rejected"], claude.last) == (3, START + 100)
 
 
 @pytest.mark.parametrize("word", ["%", "_", "!", "100%", "ÄRGER", "straße", "'", "\0"])

@@ -124,13 +124,23 @@ def test_each_agent_has_its_tally_who_wrote_last_first(office: Office) -> None:
         office.clock.go(10)
         entry = office.propose(call=Call("send_email", agent))
     office.desk.decide(entry.id, "reject", by="ada", reason="")
-    first, second = office.desk.ledger.lists.agents()
+    first, second = office.desk.ledger.lists.agents(START)
     assert (first.agent, first.states, first.last) == (
         "a",
         {"pending": 1, "rejected": 1},
         START + 30,
     )
     assert (second.agent, second.states, second.last) == ("b", {"pending": 1}, START + 20)
+
+
+def test_an_agents_tally_says_what_a_person_did_with_its_letters(office: Office) -> None:
+    edited, rejected, revised, _ = (office.propose(office.letter(subject=f"{n}")) for n in range(4))
+    new = office.desk.edit(edited.id, office.letter(id=edited.id, text="Other.\n"))
+    office.desk.approve(new.id, by="ada", digest=new.digest)
+    office.desk.decide(rejected.id, "reject", by="ada", reason="")
+    office.desk.decide(revised.id, "revise", by="ada", reason="Shorter.")
+    (one,) = office.desk.ledger.lists.agents(START)
+    assert (one.proposed, one.approved, one.edited, one.rejected) == (4, 1, 1, 2)
 
 
 def test_letters_are_counted_on_the_day_of_the_desks_zone(office: Office) -> None:

@@ -94,6 +94,15 @@ def test_lists_show_of_an_older_letter_what_they_show_of_a_new_one(office: Offic
     assert lists.facets("sent").accounts == ("default",)
 
 
+def test_an_older_approval_counts_where_a_person_gave_it(tmp_path: Path) -> None:
+    automatic = "UPDATE history SET detail = json_set(detail, '$.verdict[1]', 'required = false') WHERE letter = 'haaaaaaaaa'"
+    counts = []
+    for name, change in (("a", ""), ("b", automatic)):
+        with closing(old_desk(tmp_path / name, change)) as office:
+            counts.append(sum(one.approved for one in office.desk.ledger.lists.agents(0)))
+    assert counts[0] - counts[1] == 1
+
+
 @for_each(
     "change, answered",
     [

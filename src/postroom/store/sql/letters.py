@@ -34,6 +34,17 @@ ORDERS: Final = {
     ListOrder.OUTCOME: "decided_at DESC, row DESC",
     ListOrder.RISK: "CASE WHEN level > 0 THEN 0 ELSE 1 END, row DESC",
 }
+# How many letters each agent proposed since a moment, and how many of them have a row of these tables.
+_TRACES: Final = (
+    "history WHERE history.letter = letter.id AND history.state = 'approved' AND by_person = 1",
+    "revision WHERE revision.letter = letter.id",
+    "history WHERE history.letter = letter.id AND history.state = 'rejected'",
+)
+DECISIONS: Final = (
+    "SELECT agent, count(*), "
+    + ", ".join(f"count(CASE WHEN EXISTS (SELECT 1 FROM {one}) THEN 1 END)" for one in _TRACES)
+    + " FROM letter WHERE created_at >= ? AND state != 'rehearsal' GROUP BY agent"
+)
 
 
 class LetterReader(Noun):
@@ -327,13 +338,18 @@ class LetterLists(Noun):
         )
         return tuple(int(part or 0) for part in row or ())
 
-    def agents(self) -> list[AgentActivity]:
+    def agents(self, since: float) -> list[AgentActivity]:
+        """Return what each agent did, the last one that wrote first; counts are of letters proposed since then.
+
+        A letter counts as edited where its content has changed, also if an upgrade froze its HTML anew.
+        """
+        counts = {agent: row for agent, *row in self._session.rows(DECISIONS, [since])}
         found: dict[str, AgentActivity] = {}
         sql = "SELECT agent, state, count(*), max(created_at) FROM letter GROUP BY agent, state"
         for agent, state, count, last in self._session.rows(sql):
-            known = found.get(agent, AgentActivity(agent, {}, 0.0))
+            known = found.get(agent) or AgentActivity(agent, {}, 0.0, *counts.get(agent, ()))
             states = known.states | {state: count}
-            found[agent] = AgentActivity(agent, states, max(known.last, last))
+            found[agent] = known._replace(states=states, last=max(known.last, last))
         return sorted(found.values(), key=lambda one: -one.last)
 
     def per_day(self, since: float, offset: int) -> dict[int, dict[str, int]]:
