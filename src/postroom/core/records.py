@@ -42,6 +42,7 @@ class CardLine:
     level: Level
     kind: str
     text: str  # one plain sentence, safe to print
+    about: tuple[str, ...] = ()  # `CardItem.what` of what it speaks of, or the names of attachments
 
     def __post_init__(self) -> None:
         text = one_line(self.text[: 4 * MAX_CARD_LINE])
@@ -51,7 +52,9 @@ class CardLine:
         object.__setattr__(self, "text", text)
 
 
-SOURCES: Final = ("recipient", "answers to", "link", "picture")
+ITEM_KINDS: Final = frozenset(
+    ("recipient", "answers to", "link", "picture", "address", "number", "code", "amount", "secret")
+)
 ANSWERS: Final = "answers"  # the row of the mail that a letter answers
 
 
@@ -62,10 +65,22 @@ class AnsweredMail(NamedTuple):
     what: str  # its sender, subject and day
 
 
-class ItemSource(NamedTuple):
-    kind: str  # one of `SOURCES`
-    what: str  # a recipient or link of a letter
+class CardItem(NamedTuple):
+    """A recipient, link, number or the like in a letter: where it came from, and where it stands."""
+
+    kind: str  # one of `ITEM_KINDS`
+    what: str  # as `CardLine.about` names it; of a secret what it is, never its value
     where: str  # the mails that showed it, if any did
+    mail: str = ""  # the first of these: its account, a space and its id
+    places: tuple[
+        tuple[int, int], ...
+    ] = ()  # start and end of each occurrence in the letter's text
+
+    def to_json(self) -> list[object]:
+        row: list[object] = [*self[:4], [list(place) for place in self.places]]
+        while len(row) > 3 and not row[-1]:
+            row.pop()
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,7 @@ class Card:
     """What code found in a letter, the highest level first."""
 
     lines: tuple[CardLine, ...] = ()
-    sources: tuple[ItemSource, ...] = ()
+    items: tuple[CardItem, ...] = ()
     answers: AnsweredMail | None = None
 
     @property
@@ -91,30 +106,61 @@ class Card:
     def adding(self, line: CardLine) -> Card:
         """Return the card with one more line, before others of its level."""
         lines = sorted((line, *self.lines), key=lambda one: -one.level)
-        return Card(tuple(lines), self.sources, self.answers)
+        return Card(tuple(lines), self.items, self.answers)
 
-    def to_json(self) -> list[list[int | str]]:
-        """Return its lines as `[level, kind, text]`, its sources as `[kind, what, where]`, and what the letter answers."""
-        lines: list[list[int | str]] = [[int(a.level), a.kind, a.text] for a in self.lines]
-        answers: list[list[int | str]] = [[ANSWERS, *self.answers]] if self.answers else []
-        sources: list[list[int | str]] = [list(one) for one in self.sources]
-        return lines + sources + answers
+    def to_json(self) -> list[list[object]]:
+        """Return its lines as `[level, kind, text, about]`, its items as `[kind, what, where, mail, places]`, and what it answers.
+
+        Empty values at the end of a row are left out.
+        """
+        lines = [
+            [int(a.level), a.kind, a.text, *([[*a.about]] if a.about else ())] for a in self.lines
+        ]
+        answers = [[ANSWERS, *self.answers]] if self.answers else []
+        return [*lines, *(one.to_json() for one in self.items), *answers]
 
     @classmethod
     def from_json(cls, rows: Sequence[Sequence[object]]) -> Card:
         """Return the card that `to_json` wrote, or raise `Invalid`."""
-        lines, sources, answers = [], [], None
+        lines, items, answers = [], [], None
         for row in rows:
             match row:
-                case [0 | 1 | 2 as level, str() as kind, str() as text]:
-                    lines.append(CardLine(Level(level), kind, text))
-                case [str() as kind, str() as what, str() as where] if kind in SOURCES:
-                    sources.append(ItemSource(kind, what, where))
+                case [0 | 1 | 2 as level, str() as kind, str() as text, *about]:
+                    lines.append(CardLine(Level(level), kind, text, _texts(*about)))
+                case [str() as kind, str() as what, str() as where, *more] if kind in ITEM_KINDS:
+                    items.append(CardItem(kind, what, where, *_mail_and_places(*more)))
                 case [str() as kind, str() as message, str() as what] if kind == ANSWERS:
                     answers = AnsweredMail(message, what)
                 case _:
-                    raise Invalid("This is not a risk card")
-        return cls(tuple(lines), tuple(sources), answers)
+                    raise Invalid(_NO_CARD)
+        return cls(tuple(lines), tuple(items), answers)
+
+
+_NO_CARD: Final = "This is not a risk card"
+
+
+def _texts(about: object = (), *more: object) -> tuple[str, ...]:
+    match about:
+        case [*texts] if not more:
+            every = tuple(text for text in texts if isinstance(text, str))
+            if len(every) == len(texts):
+                return every
+    raise Invalid(_NO_CARD)
+
+
+def _mail_and_places(
+    mail: object = "", places: object = (), *more: object
+) -> tuple[str, tuple[tuple[int, int], ...]]:
+    found = []
+    for place in places if isinstance(places, list | tuple) and not more else (None,):
+        match place:
+            case [int() as start, int() as end]:
+                found.append((start, end))
+            case _:
+                raise Invalid(_NO_CARD)
+    if not isinstance(mail, str):
+        raise Invalid(_NO_CARD)
+    return mail, tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +174,7 @@ class Exposure:
     # Where the token stands in it: `from`, `to` (To and Cc), `reply_to`, `name`, `subject`, `body`,
     # `html`, `file`; an empty one is unknown and counts as `body`.
     parts: frozenset[str]
+    mail: str = ""  # its account, a space and its id at the provider
 
     def __str__(self) -> str:
         """Return sender, subject and day. Names in From are left out: anyone can choose one."""

@@ -14,9 +14,9 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.records import (
     MAX_CARD_LINE,
     Card,
+    CardItem,
     CardLine,
     Exposure,
-    ItemSource,
     LetterFacts,
     day,
 )
@@ -69,8 +69,8 @@ def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> C
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [CardLine(rest[0].level, "more", f"{len(rest)} more lines.")]
     answers = facts.answers and facts.answers._replace(what=_quoted(facts.answers.what, 200))
-    sources = islice(dict.fromkeys(assessment.sources()), MAX_SOURCES)
-    return Card(tuple(lines), tuple(sources), answers)
+    items = islice(dict.fromkeys(assessment.items()), MAX_SOURCES)
+    return Card(tuple(lines), tuple(items), answers)
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -252,7 +252,7 @@ class _Assessment:
         seen = self.facts.seen
         return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
 
-    def sources(self) -> Iterator[ItemSource]:
+    def items(self) -> Iterator[CardItem]:
         """Yield each recipient and each link with the mails that showed it."""
         people = [("recipient", address) for address in self.letter.envelope]
         people += [("answers to", address) for address in self.letter.reply_to]
@@ -262,7 +262,7 @@ class _Assessment:
             found.append((kind, link.target, self._mails_with_link(link)))
         for kind, what, mails in found:
             if what:
-                yield ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
+                yield CardItem(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
 
     def secrets(self) -> Iterator[CardLine]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]

@@ -13,9 +13,9 @@ from postroom.core.records import (
     MAX_CARD_LINE,
     AnsweredMail,
     Card,
+    CardItem,
     CardLine,
     Exposure,
-    ItemSource,
     LetterFacts,
     Level,
 )
@@ -482,8 +482,8 @@ def test_a_recipient_that_a_mail_named_is_red() -> None:
     assert of(card, "from_mail") == [
         "The agent got bob@example.net from eve@evil.org's mail “Invoices”, 9 Nov 2026."
     ]
-    assert card.sources == (
-        ItemSource("recipient", BOB.key, "eve@evil.org's mail “Invoices”, 9 Nov 2026"),
+    assert card.items == (
+        CardItem("recipient", BOB.key, "eve@evil.org's mail “Invoices”, 9 Nov 2026"),
     )
     assert ("from_mail", STOP) in found(assess(letter(reply_to=(BOB,)), facts))
 
@@ -600,7 +600,7 @@ def test_a_link_or_number_that_a_mail_gave_is_red_unless_it_goes_back() -> None:
         "The agent got a number in the letter from eve@evil.org's mail “Invoices”, 9 Nov 2026.",
     ]
     assert ("from_mail", STOP) in found(card)
-    assert ItemSource("link", "https://evil.org/other", str(shown("body"))) in card.sources
+    assert CardItem("link", "https://evil.org/other", str(shown("body"))) in card.items
     for mail_from, people, level in (
         (ANN.key, (ANN, BOB), PLAIN),  # you have written to Ann
         (BOB.key, (BOB,), PLAIN),  # nobody else reads it
@@ -633,7 +633,7 @@ def test_an_address_with_signs_or_a_tag_that_a_mail_named_is_red() -> None:
             assert letter_tokens(one) & facts.seen.keys(), text
             card = assess(one, facts)
             assert ("from_mail", STOP) in found(card), text
-            assert ItemSource("recipient", spec, str(shown("body"))) in card.sources
+            assert CardItem("recipient", spec, str(shown("body"))) in card.items
 
 
 def test_a_letters_tokens_are_what_its_mails_tokens_are_compared_with() -> None:

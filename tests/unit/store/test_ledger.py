@@ -71,7 +71,9 @@ def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path: Path) -> N
         show("1", "eve", "subject")
         show("1", "eve")
         assert senders() == ["eve", "dora"]
-        assert ledger.exposure.find(frozenset({"t"}), 0)["t"][0].parts == {"body", "subject"}
+        first, second = ledger.exposure.find(frozenset({"t"}), 0)["t"]
+        assert first.parts == {"body", "subject"}
+        assert (first.mail, second.mail) == ("a 1", "a 2")
         now[0] += 20  # Dora's is older than Eve's by now
         assert senders() == ["eve"]
         with ledger.write() as tx:

@@ -22,10 +22,10 @@ from postroom.core.policy import Rules, SendMeter
 from postroom.core.records import (
     AgentActivity,
     Card,
+    CardItem,
     CardLine,
     Check,
     Entry,
-    ItemSource,
     LetterSummary,
     Level,
 )
@@ -94,7 +94,7 @@ def letter() -> Letter:
 
 def entry(state: life.State) -> Entry:
     lines = [CardLine(level, "first_contact", "You have never written to Ann.") for level in Level]
-    card = Card(tuple(reversed(lines)), (ItemSource("link", "https://a.example", "Ann's mail"), ItemSource("link", "x", "")))  # fmt: skip
+    card = Card(tuple(reversed(lines)), (CardItem("link", "https://a.example", "Ann's mail"), CardItem("link", "x", "")))  # fmt: skip
     return Entry(
         letter=letter(), agent="claude", state=state, created=EARLIER, card=card, digest="sha256:0", content_key="k",
         home="Pending_Approval", origins=("agent",), version=2,

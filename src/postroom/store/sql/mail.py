@@ -152,12 +152,13 @@ class ExposureReader(Noun):
         rows = self._shown(sorted(tokens), since)
         oldest = {row[0]: row for row in sorted(rows, key=lambda row: (-row[7], -row[5]))}
         sent_first = [row for row in oldest.values() if row[5]]
-        for token, message, sender, subject, date, sent, part, _ in sent_first + rows:
+        for token, message, sender, subject, date, sent, part, _, mail in sent_first + rows:
             mails = found.setdefault(token, {})
             if message in mails:
                 mails[message] = replace(mails[message], parts=mails[message].parts | {part})
             elif sender not in [one.sender for one in mails.values()] and len(mails) < MOST_SENDERS:
-                mails[message] = Exposure(sender, subject, date, bool(sent), frozenset({part}))
+                parts = frozenset({part})
+                mails[message] = Exposure(sender, subject, date, bool(sent), parts, mail)
         return {token: tuple(mails.values()) for token, mails in found.items()}
 
     def _shown(self, tokens: list[str], since: float) -> list[Row]:
@@ -166,7 +167,8 @@ class ExposureReader(Noun):
             some = tokens[at : at + BATCH]
             found += self._session.rows(
                 "SELECT token, message, exposure.sender, subject, date, sent, part,"
-                " CASE WHEN date > 0 AND date < first_at THEN date ELSE first_at END AS age"
+                " CASE WHEN date > 0 AND date < first_at THEN date ELSE first_at END AS age,"
+                " CASE WHEN account > '' THEN account || ' ' || id ELSE '' END"
                 " FROM exposure JOIN shown_mail ON row = message"
                 f" WHERE token IN ({marks(some)}) AND exposure.last_at > ?"
                 " ORDER BY first_at, age, row",

@@ -218,7 +218,7 @@ def summary(row: Row) -> LetterSummary:
     with _parsing(id):
         at, state, more = stamp(created), life.load(kind, detail), json.loads(fields)
         # The highest line is the first; facts are not warnings.
-        (_, reason, warning), *_ = json.loads(card) if level else [(0, "", "")]
+        (_, reason, warning, *_), *_ = json.loads(card) if level else [(0, "", "")]
         return LetterSummary(
             id, agent, recipients, subject, level, warning, at, state, more, reason, *others
         )
