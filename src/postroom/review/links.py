@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from html import unescape
@@ -29,6 +30,34 @@ class Link(NamedTuple):
     host: str
     label: str = ""
     how: str = ""  # it stands there: "" (written), "loads" or "disguised"
+
+
+class Edited(NamedTuple):
+    """A text in which parts were replaced, with what tells where its characters stood before."""
+
+    text: str
+    steps: list[int]  # positions in the text from which its characters are moved
+    moves: list[int]  # and by how much
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the start and end that a part of the text had before."""
+        return self._before(start), self._before(end - 1) + 1
+
+    def _before(self, at: int) -> int:
+        step = bisect_right(self.steps, at)
+        return at + self.moves[step - 1] if step else at
+
+
+def edit(text: str, rule: re.Pattern[str], put: Callable[[re.Match[str]], str]) -> Edited:
+    """Return the text with each match of a rule replaced by what `put` returns for it."""
+    steps, moves, parts, last, length = list[int](), list[int](), list[str](), 0, 0
+    for found in rule.finditer(text):
+        kept, new = text[last : found.start()], put(found)
+        parts += kept, new
+        last, length = found.end(), length + len(kept) + len(new)
+        steps.append(length)
+        moves.append(last - length)
+    return Edited("".join((*parts, text[last:])), steps, moves)
 
 
 _RawLink = tuple[str, str, str]  # what is written, its label, and how it stands there
@@ -97,37 +126,56 @@ def host_in_label(label: str) -> str:
 
 def links(text: str, html: str = "", page: str = "") -> list[Link]:
     """Return the links of a text and of a page and its words, in every spelling that a program may follow."""
-    places = chain(_in_page(html), _in_text(text), _in_text(page))
+    texts = (raw for one in (text, page) for raw, _, _ in _in_text(without_invisible(one)))
+    places = chain(_in_page(html), _unique(texts))
     found = dict.fromkeys(islice(places, MAX_LINKS))
     more = [Link("", "", "", "", UNREAD)] if next(places, None) else []
     return [*dict.fromkeys(link for raw in found if (link := _link(*raw))), *more]
 
 
-def _written(text: str) -> dict[str, None]:
+def link_spans(text: str) -> Iterator[tuple[Link, int, int]]:
+    """Yield the links of a text that holds nothing invisible, each with its start and end, as often as they stand there."""
+    for raw, start, end in _in_text(text):
+        if link := _link(*raw):
+            # A reference has its target elsewhere, and is taken as a whole.
+            whole = text[start] in "![" and text[end - 1] == "]"
+            yield link, start, end if whole else start + len(_trimmed(text[start:end]))
+
+
+def _unique(links: Iterable[_RawLink]) -> Iterator[_RawLink]:
+    known = set[_RawLink]()
+    for raw in links:
+        if raw not in known:
+            known.add(raw)
+            yield raw
+
+
+def _written(text: str) -> Iterator[re.Match[str]]:
     low = text.casefold()
     if not any(sign in low for sign in words("link_signs")):
-        return {}  # as in most texts: looking for one takes long
-    return dict.fromkeys(found[0] for found in pattern("written").finditer(text))
+        return iter(())  # as in most texts: looking for one takes long
+    return pattern("written").finditer(text)
 
 
-def _in_text(text: str) -> Iterator[_RawLink]:
-    text = plain = without_invisible(text)
-    written = _written(text)
-    yield from ((raw, "", "") for raw in written)
-    signs = (".", "dot", "DOT", ":", "://") if any(bracket in text for bracket in "[({") else ()
-    for sign in signs:
-        for fenced in (f"[{sign}]", f"({sign})", f"{{{sign}}}"):
-            plain = plain.replace(fenced, sign.lower().replace("dot", "."))
-    if plain != text:
-        yield from ((raw, "", "disguised") for raw in _written(plain) if raw not in written)
-    inline = pattern("markdown").finditer(text) if "](" in text else ()
-    yield from ((found[3], found[2] or "", "loads" if found[1] else "") for found in inline)
+def _in_text(text: str) -> Iterator[tuple[_RawLink, int, int]]:
+    written = set[str]()
+    for found in _written(text):
+        written.add(found[0])
+        yield (found[0], "", ""), *found.span()
+    if any(bracket in text for bracket in "[({"):
+        plain = edit(text, pattern("fenced_sign"), lambda found: found[2] or ".")
+        for found in _written(plain.text) if plain.steps else ():
+            if found[0] not in written:
+                yield (found[0], "", "disguised"), *plain.span(*found.span())
+    for found in pattern("markdown").finditer(text) if "](" in text else ():
+        yield (found[3], found[2] or "", "loads" if found[1] else ""), *found.span(3)
     if "]:" in text:
-        defined = {found[1].casefold(): found[2] for found in pattern("definition").finditer(text)}
-        yield from ((target, label, "") for label, target in defined.items())
-        for found in pattern("reference").finditer(text) if defined else ():
-            target = defined.get((found[3] or found[2]).casefold(), "")
-            yield target, found[2], "loads" if found[1] else ""
+        definitions = {found[1].casefold(): found for found in pattern("definition").finditer(text)}
+        for label, found in definitions.items():
+            yield (found[2], label, ""), *found.span(2)
+        for found in pattern("reference").finditer(text) if definitions else ():
+            if target := definitions.get((found[3] or found[2]).casefold()):
+                yield (target[2], found[2], "loads" if found[1] else ""), *found.span()
 
 
 def _in_page(html: str) -> Iterator[_RawLink]:
@@ -139,10 +187,15 @@ def _in_page(html: str) -> Iterator[_RawLink]:
         yield found[1] or found[2] or found[3] or "", label, ""
 
 
+def _trimmed(raw: str) -> str:
+    """Return what is written without the marks after a link: of brackets, one that closes another stays."""
+    bare = raw.rstrip(".,;:!?'\"*_~)]}>")
+    return raw[: len(bare) + 1] if "(" in bare and raw[len(bare) :].startswith(")") else bare
+
+
 def _link(raw: str, label: str, how: str) -> Link | None:
     length, raw = len(raw), "".join(unescaped(raw).split())
-    bare = raw.rstrip(".,;:!?'\"*_~)]}>")
-    raw = raw[: len(bare) + 1] if "(" in bare and raw[len(bare) :].startswith(")") else bare
+    raw = _trimmed(raw)
     named = pattern("scheme").match(raw)
     scheme = named[1].lower() if named else ""
     rest = raw[named.end() :] if named else raw

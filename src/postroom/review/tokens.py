@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from postroom.core.letter import Letter
 from postroom.core.text import without_invisible
-from postroom.review.links import all_text, ascii_host, links, unescaped
+from postroom.review.links import Edited, all_text, ascii_host, edit, links, unescaped
 from postroom.review.tables import pattern, sections, words
 
 MAX_COVERS: Final = 5
@@ -33,9 +33,15 @@ def _luhn(found: re.Match[str]) -> bool:
     return (sum(digits[::-2]) + doubled) % 10 == 0 and len(set(digits)) > 1
 
 
+def _iban_end(found: re.Match[str]) -> int:
+    """Return where the number ends: what was found may go on with the words after it."""
+    length = {entry[:2]: int(entry[2:]) for entry in words("iban_lengths")}.get(found[0][:2], 0)
+    ends = [at for at, char in enumerate(found[0], found.start() + 1) if char.isalnum()]
+    return ends[:length][-1] if length else found.start()
+
+
 def _mod_97(found: re.Match[str]) -> bool:
-    lengths = {entry[:2]: int(entry[2:]) for entry in words("iban_lengths")}
-    number = re.sub(r"[ \xa0-]", "", found[0])[: lengths.get(found[0][:2], 0)]
+    number = re.sub(r"[ \xa0-]", "", found.string[found.start() : _iban_end(found)])
     turned = "".join(str(int(char, 36)) for char in number[4:] + number[:4])
     return len(number) >= 15 and int(turned) % 97 == 1
 
@@ -72,6 +78,14 @@ def _hits(text: str) -> list[tuple[str, Iterator[re.Match[str]]]]:
     ]
 
 
+def secret_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the names of the secrets in a text that holds nothing invisible, each with its start and end."""
+    for what, hits in _hits(text):
+        for found in hits:
+            end = _iban_end(found) if what == "An IBAN" else found.end()
+            yield what, found.start(), end
+
+
 def secrets(text: str) -> set[str]:
     return {what for what, found in _hits(without_invisible(text)) if next(found, None)}
 
@@ -90,6 +104,10 @@ def masked(text: str, *, unsure: bool = True) -> str:
 
 
 MAX_TOKENS: Final = 2_000
+MAX_READ: Final = (
+    200_000  # characters of a letter in which places are looked for: a page shows as many
+)
+MAX_ADDRESSES: Final = 60  # of its text that are compared with what mails showed
 _SIGNS: Final = str.maketrans("＠﹫。．｡․﹒", "@@.....")
 LONGEST_CODE: Final = 12
 # Digits, spaces and hyphens that are printed instead of those of a keyboard.
@@ -114,6 +132,11 @@ def address_tokens(key: str) -> tuple[str, ...]:
 
 def codes(text: str, *, anywhere: bool) -> Iterator[str]:
     """Return `code:` and `number:` tokens; a code counts near a word that says so, or anywhere."""
+    return (token for token, _, _ in code_spans(text, anywhere=anywhere))
+
+
+def code_spans(text: str, *, anywhere: bool) -> Iterator[tuple[str, int, int]]:
+    """Yield the same tokens, each with its start and end, as often as they stand there."""
     low = lower_in_place(text).translate(_PRINTED)
     near = islice(pattern("code_word").finditer(low), MAX_TOKENS)
     windows = [(0, len(low))] if anywhere else [(w.start() - 40, w.end() + 60) for w in near]
@@ -121,18 +144,36 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
         # A code that begins within the window is read to its end.
         for code in pattern("code").finditer(low, max(0, start), end + LONGEST_CODE + 1):
             if code.start() < end:
-                yield "code:" + code[1].replace(" ", "").replace("-", "")
+                yield "code:" + code[1].replace(" ", "").replace("-", ""), *code.span(1)
     for number in pattern("number").finditer(low) if re.search(r"\d\d", low) else ():
-        yield "number:" + re.sub("[ ./-]", "", number[0])
+        yield "number:" + re.sub("[ ./-]", "", number[0]), *number.span()
 
 
 def _addresses(text: str) -> Iterator[str]:
     """Yield the addresses in a text: as they stand, and with what stands for a sign undone."""
-    undone = text.translate(_SIGNS)
-    undone = pattern("spelled_sign").sub(lambda found: "@" if found[1] else ".", undone)
-    for one in dict.fromkeys((text, unquote(unescaped(undone)))):
-        for found in pattern("address").finditer(one) if "@" in one else ():
-            yield address_key(unicodedata.normalize("NFKC", found[0]))
+    for one in dict.fromkeys((text, unquote(unescaped(_undone(text).text)))):
+        yield from (key for key, _, _ in _as_written(one))
+
+
+def address_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the addresses of a text that holds nothing invisible, each with its start and end, without marks before them."""
+    undone = _undone(text)
+    twice = _as_written(undone.text) if undone.text != text else ()
+    found = chain(_as_written(text), ((key, *undone.span(*span)) for key, *span in twice))
+    for key, start, end in found:
+        bare = key.lstrip("_.-")
+        if bare[:1] != "@":
+            yield bare, start + len(key) - len(bare), end
+
+
+def _undone(text: str) -> Edited:
+    rule = pattern("spelled_sign")
+    return edit(text.translate(_SIGNS), rule, lambda found: "@" if found[1] else ".")
+
+
+def _as_written(text: str) -> Iterator[tuple[str, int, int]]:
+    for found in pattern("address").finditer(text) if "@" in text else ():
+        yield address_key(unicodedata.normalize("NFKC", found[0])), *found.span()
 
 
 def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[str]:
@@ -151,10 +192,12 @@ def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[st
 
 
 def letter_tokens(letter: Letter) -> frozenset[str]:
-    """Return all of a letter that could have been taken from a mail: recipients, links, codes."""
+    """Return all of a letter that could have been taken from a mail: addresses, links, codes."""
     text = without_invisible(f"{letter.subject}\n{letter.text}")
     linked = links(text, letter.html)
     keys = [address.key for address in (*letter.envelope, *letter.reply_to)]
-    people = (token for key in keys for token in address_tokens(key))
+    named = (key for key, _, _ in address_spans(without_invisible(letter.text[:MAX_READ])))
+    others = dict.fromkeys(key for key in named if key not in keys)
+    people = (t for key in (*keys, *islice(others, MAX_ADDRESSES)) for t in address_tokens(key))
     leads = (token for link in linked for token in (link.target, f"host:{link.host}"))
     return frozenset((*people, *leads, *codes(text, anywhere=True)))
