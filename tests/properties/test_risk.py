@@ -10,10 +10,20 @@ from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.records import MAX_CARD_LINE, Card, CardLine, Exposure, LetterFacts, Level
+from postroom.core.records import (
+    ITEM_KINDS,
+    MAX_CARD_LINE,
+    Card,
+    CardLine,
+    Exposure,
+    LetterFacts,
+    Level,
+)
 from postroom.core.text import clean, one_line
 from postroom.review.links import all_text, links
-from postroom.review.risk import MAX_LINES, assess
+from postroom.review.places import find_places
+from postroom.review.risk import MAX_LINES, MAX_PLACES, assess
+from postroom.review.tables import MAX_ABOUT
 from postroom.review.tokens import MAX_TOKENS, letter_tokens, masked, secrets, tokens
 
 SPICE = (
@@ -84,6 +94,7 @@ exposures = st.builds(
     date=st.integers(0, 2**33),
     sent=st.booleans(),
     parts=st.frozensets(st.sampled_from(["from", "to", "reply_to", "body", "file", ""])),
+    mail=st.just("default m1"),
 )
 
 
@@ -128,14 +139,29 @@ def test_every_letter_has_a_bounded_and_printable_card(
         assert 0 < len(one.text) <= MAX_CARD_LINE
         assert one.text.endswith((".", "…"))
         assert one.kind.replace("_", "").islower()
+    letter, _ = situation
+    for item in card.items:
+        assert item.kind in ITEM_KINDS
+        assert item.what
+        assert len(item.what) <= MAX_CARD_LINE
+        assert len(item.places) <= MAX_PLACES
+        assert all(0 <= start < end <= len(letter.text) for start, end in item.places)
+        assert item.mail == ("default m1" if item.where else "")
+    named = {item.what.casefold() for item in card.items}
+    named |= {file.name.casefold() for file in letter.attachments}
+    for one in card.lines:
+        assert len(one.about) <= MAX_ABOUT
+        if one.kind not in ("attachment", "secrets"):  # a file's name may be covered
+            assert {what.casefold() for what in one.about} <= named
     assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
     assert card.level == max((one.level for one in card.lines), default=0)
 
 
 @given(situations())
 def test_no_card_repeats_a_secret(situation: tuple[Letter, LetterFacts]) -> None:
-    for one in assess(*situation).lines:
-        assert not secrets(one.text) - {"A long random-looking string"}, one.text
+    card = assess(*situation)
+    for text in (*(one.text for one in card.lines), *(one.what for one in card.items)):
+        assert not secrets(text) - {"A long random-looking string"}, text
 
 
 YOU = Address("you", "example.org")
@@ -179,6 +205,17 @@ def test_links_are_found_whatever_stands_around_them(before: str, after: str) ->
     assert any(link.host == "evil.org" for link in links(text))
     page = f"{before}> https://evil.org/a <{after}"
     assert any(link.host == "evil.org" for link in links("", page, all_text(page)))
+
+
+@given(texts, texts)
+def test_places_lie_within_the_text_and_hold_what_they_name(before: str, after: str) -> None:
+    text = f"{before} https://evil.org/a ann\u200b@evil.org €4,500 {after}"
+    found = list(find_places(text))
+    assert all(0 <= one.start < one.end <= len(text) for one in found)
+    shown = {(one.kind, text[one.start : one.end]) for one in found}
+    assert ("link", "https://evil.org/a") in shown
+    assert ("address", "ann\u200b@evil.org") in shown
+    assert ("amount", "€4,500") in shown
 
 
 @given(texts)

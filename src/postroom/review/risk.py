@@ -34,8 +34,17 @@ from postroom.review.links import (
     scripts,
     site,
 )
-from postroom.review.tables import FINDINGS, card_line, pattern, words
-from postroom.review.tokens import RANDOM, address_tokens, codes, masked, secrets
+from postroom.review.places import find_places
+from postroom.review.tables import FINDINGS, MAX_ABOUT, card_line, pattern, words
+from postroom.review.tokens import (
+    MAX_ADDRESSES,
+    MAX_READ,
+    RANDOM,
+    address_tokens,
+    code_spans,
+    masked,
+    secrets,
+)
 
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60
@@ -43,7 +52,9 @@ MAX_NAMED: Final = 40  # addresses or hosts that one concern names
 MAX_FILES: Final = 200
 MAX_HOSTS: Final = 200  # of recipients, and of links, that are compared with known ones
 MAX_SCANNED: Final = 1_000_000  # bytes of an attachment that are searched for secrets
-MAX_SOURCES: Final = 200
+MAX_PLACES: Final = 20  # of one item
+_ITEMS: Final = {"recipient": 200, "link": 200, "picture": 200}  # items of one kind
+_ITEMS_OF_OTHERS: Final = MAX_ADDRESSES
 MANY: Final = 5
 MANY_HIDDEN: Final = 20
 _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push the others out
@@ -69,8 +80,7 @@ def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> C
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [CardLine(rest[0].level, "more", f"{len(rest)} more lines.")]
     answers = facts.answers and facts.answers._replace(what=_quoted(facts.answers.what, 200))
-    items = islice(dict.fromkeys(assessment.items()), MAX_SOURCES)
-    return Card(tuple(lines), tuple(items), answers)
+    return Card(tuple(lines), tuple(dict.fromkeys(assessment.items())), answers)
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -82,27 +92,45 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[CardLine]:
-    """Yield sentences that name the items, as many to a line as it holds."""
-    every, shown = list(dict.fromkeys(items)), ""
-    room = MAX_CARD_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
-    for item in every[:MAX_NAMED]:
+def _name(what: str) -> str:
+    """Return an address, link or the like as lines and items of the card name it."""
+    return _quoted(what, 300)
+
+
+def _names(every: Iterable[str]) -> Iterator[str]:
+    return map(_name, islice(filter(None, every), MAX_ABOUT))
+
+
+def _list_items(name: str, items: Iterable[tuple[str, str]], **fill: object) -> Iterator[CardLine]:
+    """Yield sentences that name the items, as many to a line as it holds; each is a pair of what is shown and what it is."""
+    every: dict[str, dict[str, None]] = {}
+    for show, what in items:
+        every.setdefault(show, {})[what] = None
+    shown, about = "", list[str]()
+    room = MAX_CARD_LINE - 20 - len(FINDINGS[name].says.format(items="", **fill))
+    for item in islice(every, MAX_NAMED):
         quoted = _quoted(item, 220)
         if shown and len(shown) + len(quoted) > room:
-            yield card_line(name, items=shown, **about)
-            shown = ""
+            yield card_line(name, about, items=shown, **fill)
+            shown, about = "", []
         shown = f"{shown}, {quoted}" if shown else quoted
+        about += _names(every[item])
     more = f" and {len(every) - MAX_NAMED} more" if len(every) > MAX_NAMED else ""
     if shown:
-        yield card_line(name, items=f"{shown}{more}", **about)
+        yield card_line(name, about, items=f"{shown}{more}", **fill)
 
 
 def _findings(
-    about: Mapping[str, str], most: int = MAX_QUOTE, **conditions: object
+    fill: Mapping[str, str],
+    most: int = MAX_QUOTE,
+    about: Iterable[str] = (),
+    /,
+    **conditions: object,
 ) -> Iterator[CardLine]:
-    """Yield the findings whose condition holds; what they are about is quoted."""
+    """Yield the findings whose condition holds; what fills their sentences is quoted."""
     for name in filter(conditions.get, conditions):
-        yield card_line(name, **{key: _quoted(text, most) for key, text in about.items()})
+        quoted = {key: _quoted(text, most) for key, text in fill.items()}
+        yield card_line(name, _names(about), **quoted)
 
 
 def _name_mails(mails: Sequence[Exposure]) -> str:
@@ -110,6 +138,18 @@ def _name_mails(mails: Sequence[Exposure]) -> str:
     first, *more = mails
     also = " and ".join(_quoted(one.sender, 80) for one in more[:2])
     return f"{_quoted(str(first), 200)}{f'; later also from {also}' if also else ''}"
+
+
+def _place_keys(address: Address) -> set[str]:
+    """Return the keys under which a letter's text may hold an address."""
+    return {key.lstrip("_.-") for key in address_tokens(address.key)[:2]}
+
+
+def _item(
+    kind: str, what: str, mails: Sequence[Exposure], places: Iterable[tuple[int, int]]
+) -> CardItem:
+    where, first = (_name_mails(mails), mails[0].mail) if mails else ("", "")
+    return CardItem(kind, what, where, first, tuple(sorted(set(places))[:MAX_PLACES]))
 
 
 _SCHEMES: Final = ("web_schemes", "calm_schemes", "script_schemes", "local_schemes")
@@ -166,6 +206,10 @@ def _file_risk(file: Enclosure) -> str:
     return next(filter(risks.get, risks), "")
 
 
+def _file_name(file: Enclosure) -> str:
+    return file.name if masked(file.name, unsure=False) == file.name else _name(file.name)
+
+
 def _text_of(file: Enclosure) -> str:
     """Return the beginning of a file that is text, else nothing."""
     raw = file.content[:MAX_SCANNED]
@@ -192,10 +236,32 @@ class _Assessment:
         self.readers = self.recipients & facts.written_to - self.own
         self.text = without_invisible(f"{letter.subject}\n{letter.text}")
         self.links = links(self.text, letter.html)
+        self.places: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        self.covered = bytearray(min(len(letter.text), MAX_READ))  # 1 where a secret stands
+        for kind, key, start, end in find_places(letter.text):
+            if kind not in ("number", "code") or key in facts.seen:
+                self.places.setdefault((kind, key), []).append((start, end))
+            if kind == "secret" and key != RANDOM:
+                self.covered[start:end] = b"\1" * (end - start)
+        # The numbers and codes that a mail showed, by their token: as the card names them.
+        numbers = code_spans(self.text, anywhere=True) if facts.seen else ()
+        tokens = dict.fromkeys(token for token, _, _ in numbers if token in facts.seen)
+        self.numbers = {token: self._number(*token.split(":")) for token in tokens}
+
+    def _number(self, kind: str, digits: str) -> str:
+        """Return a number as it stands in the text, or "a number" where it is, or is part of, a secret."""
+        places = self.places.get((kind, f"{kind}:{digits}"), [(0, 0)])
+        written = one_line(self.letter.text[slice(*places[0])])
+        whole = written and _name(written) == written and not self._is_covered(places)
+        return written if whole else f"a {kind}"
+
+    def _is_covered(self, places: Sequence[tuple[int, int]]) -> bool:
+        """Whether one of these places is in a secret, or has one in it."""
+        return any(any(self.covered[start:end]) for start, end in places)
 
     def lines(self) -> Iterator[CardLine]:
         found = (self.domains(), self.provenance(), self.secrets(), self.link_lines())
-        return chain(*found, self.attachments(), self.people(), self.other())
+        return chain(*found, self.attachments(), self.people(), self.other(), self.amounts())
 
     def domains(self) -> Iterator[CardLine]:
         every = dict.fromkeys(address.domain for address in self.named)
@@ -203,7 +269,10 @@ class _Assessment:
             known, _ = self.known.lookalike_of(domain)
             names = {"domain": domain, "known": known, "shown": readable(domain)}
             spoofed = is_spoofed(domain)
-            yield from _findings(names, domain_look_alike=known, domain_alphabets=spoofed)
+            there = [address.spec for address in self.named if address.domain == domain]
+            yield from _findings(
+                names, MAX_QUOTE, there, domain_look_alike=known, domain_alphabets=spoofed
+            )
         about = {"read": f"{MAX_HOSTS}", "all": f"{len(every):,}"}
         yield from _findings(about, domains_unread=len(every) > MAX_HOSTS)
         for address in self.named:
@@ -211,24 +280,29 @@ class _Assessment:
             names = {"address": address.spec, "known": known}
             named = f"{address.name} {address.local}".split()
             mixed = any(len(scripts(word)) > 1 for word in named)
-            yield from _findings(names, 200, address_look_alike=known, name_alphabets=mixed)
+            yield from _findings(
+                names, 200, [address.spec], address_look_alike=known, name_alphabets=mixed
+            )
 
     def provenance(self) -> Iterator[CardLine]:
         seen = self.facts.seen
         for address in self.named:
-            mails = () if address.key in self.familiar else self._mails_with(address)
+            mails = () if address.key in self.familiar else self._mails_with(address.key)
             if mails and (name := self._origin(address, mails[0])):
-                yield card_line(name, address=_quoted(address.spec, 200), source=_name_mails(mails))
-        numbers = codes(self.text, anywhere=True) if seen else ()
-        for token in dict.fromkeys(token for token in numbers if token in seen):
+                shown, about = _quoted(address.spec, 200), [_name(address.spec)]
+                yield card_line(name, about, address=shown, source=_name_mails(mails))
+        for token, what in self.numbers.items():
             number = token.startswith("number:")
             name = f"number_{self._destination(seen[token][0])}" if number else "code_from_mail"
-            yield card_line(name, source=_name_mails(seen[token]))
-        leads = {(a.host, self._mails_with_link(a)): None for a in self.links}
-        for host, mails in leads:
+            yield card_line(name, [what], source=_name_mails(seen[token]))
+        leads: dict[tuple[str, tuple[Exposure, ...]], list[str]] = {}
+        for link in self.links:
+            leads.setdefault((link.host, self._mails_with_link(link)), []).append(link.target)
+        for (host, mails), targets in leads.items():
             if mails and site(host) not in self.known.sites:
                 name = f"link_{self._destination(mails[0])}"
-                yield card_line(name, host=_quoted(host), source=_name_mails(mails))
+                source = _name_mails(mails)
+                yield card_line(name, _names(targets), host=_quoted(host), source=source)
 
     def _origin(self, address: Address, first: Exposure) -> str:
         """Return the finding about an address that a mail showed first, or ""."""
@@ -244,8 +318,8 @@ class _Assessment:
         back = first.sent or first.sender in self.readers or self.recipients == {first.sender}
         return "returned" if back else "from_mail"
 
-    def _mails_with(self, address: Address) -> Sequence[Exposure]:
-        every = (self.facts.seen.get(token) for token in address_tokens(address.key))
+    def _mails_with(self, key: str) -> Sequence[Exposure]:
+        every = (self.facts.seen.get(token) for token in address_tokens(key))
         return next(filter(None, every), ())
 
     def _mails_with_link(self, link: Link) -> tuple[Exposure, ...]:
@@ -253,44 +327,71 @@ class _Assessment:
         return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
 
     def items(self) -> Iterator[CardItem]:
-        """Yield each recipient and each link with the mails that showed it."""
-        people = [("recipient", address) for address in self.letter.envelope]
-        people += [("answers to", address) for address in self.letter.reply_to]
-        found = [(kind, one.spec, self._mails_with(one)) for kind, one in people]
+        """Yield what stands in the letter, with the mails that showed it and its places in the text."""
+        named = {key for one in self.named for key in _place_keys(one)}
+        every: dict[str, dict[str, Sequence[Exposure]]] = {}
         for link in self.links:
             kind = "picture" if link.how == "loads" else "link"
-            found.append((kind, link.target, self._mails_with_link(link)))
-        for kind, what, mails in found:
-            if what:
-                yield CardItem(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
+            every.setdefault(kind, {})[link.target] = self._mails_with_link(link)
+        for token in self.numbers:
+            every.setdefault(token.partition(":")[0], {})[token] = self.facts.seen[token]
+        for kind, key in self.places:
+            if kind == "address" and key not in named:
+                every.setdefault(kind, {})[key] = self._mails_with(key)
+            elif kind in ("secret", "amount"):
+                every.setdefault(kind, {})[key] = ()
+        for kind, people in (
+            ("recipient", self.letter.envelope),
+            ("answers to", self.letter.reply_to),
+        ):
+            for one in people[: _ITEMS["recipient"]]:
+                places = [
+                    p for key in _place_keys(one) for p in self.places.get(("address", key), ())
+                ]
+                yield _item(kind, _name(one.spec), self._mails_with(one.key), places)
+        for kind, found in every.items():
+            for key, mails in islice(found.items(), _ITEMS.get(kind, _ITEMS_OF_OTHERS)):
+                if key:
+                    places = self.places.get((kind, key), [])
+                    yield _item(kind, self._item_name(kind, key, places), mails, places)
+
+    def _item_name(self, kind: str, key: str, places: Sequence[tuple[int, int]]) -> str:
+        if kind == "secret" or key in self.numbers:
+            return self.numbers.get(key, key)
+        if kind in ("address", "amount") and self._is_covered(places):
+            return f"an {kind}"
+        # An address as it is written: a key in lower case may hide a secret.
+        return _name(self.letter.text[slice(*places[0])] if kind == "address" else key)
 
     def secrets(self) -> Iterator[CardLine]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
-        hits: dict[str, dict[str, None]] = {}
+        hits: dict[str, dict[str, str]] = {}  # by what it is and where, the file that holds it
         places = [
-            ("the subject", letter.subject),
-            ("the text", letter.text),
-            ("a name", "\n".join(address.name for address in self.named)),
+            ("the subject", letter.subject, ""),
+            ("the text", letter.text, ""),
+            ("a name", "\n".join(address.name for address in self.named), ""),
         ]
         for file in files:
             place = f"the attachment {_quoted(file.name)}"
-            places += [(place, file.name), (place, _text_of(file))]
+            named = _file_name(file)
+            places += [(place, file.name, named), (place, _text_of(file), named)]
             packed = file.content.startswith(_PACKED)  # a presentation may end in .key
             name = file.name.lower()
             if not packed and any(fnmatchcase(name, form) for form in words("secret_files")):
-                hits.setdefault("", {})[place] = None
-        for place, text in places:
+                hits.setdefault("", {})[place] = named
+        for place, text, file_name in places:
             for what in secrets(text):
-                hits.setdefault(what, {})[place] = None
+                hits.setdefault(what, {})[place] = file_name
         for what, where in sorted(hits.items()):
             named = " and ".join(list(where)[:3])
             seems = f"{named[0].upper()}{named[1:]} seem{'s' * (len(where) == 1)}"
             name = "secret_unsure" if what == RANDOM else "secret"
-            about = f"{what[:1].lower()}{what[1:]}"
-            yield card_line(name if what else "secret_file", places=seems, what=about)
+            lower = f"{what[:1].lower()}{what[1:]}"
+            about = ([what] if "the text" in where else []) + list(filter(None, where.values()))
+            yield card_line(name if what else "secret_file", about, places=seems, what=lower)
 
     def link_lines(self) -> Iterator[CardLine]:
-        groups: dict[tuple[str, str], dict[str, None]] = {}
+        groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.lookalike_of(host) for host in islice(hosts, MAX_HOSTS)}
         for link in self.links:
@@ -304,7 +405,7 @@ class _Assessment:
             place = link.host or (f"{link.scheme}:" if link.scheme else limit)
             shown = link.target if link.scheme == "mailto" else place
             for group in odd or [("link", "")] * (link.how != "loads"):
-                groups.setdefault(group, {})[shown] = None
+                groups.setdefault(group, []).append((shown, link.target))
         yield from _findings({"all": f"{len(hosts):,}"}, links_many=len(hosts) > MAX_HOSTS)
         for (name, other), items in groups.items():
             yield from _list_items(name, items, shown=other, known=other)
@@ -318,7 +419,7 @@ class _Assessment:
             text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
             unread = "file_unread" if len(file.content) > MAX_SCANNED and _text_of(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
-            yield card_line(_file_risk(file) or unread or plain, file=text)
+            yield card_line(_file_risk(file) or unread or plain, [_file_name(file)], file=text)
         numbers = {"read": f"{MAX_FILES}", "all": f"{len(files):,}"}
         yield from _findings(numbers, files_unread=len(files) > MAX_FILES)
 
@@ -326,18 +427,21 @@ class _Assessment:
         letter, people, own = self.letter, self.letter.envelope, self.own_domains
         there = self.recipients if self.facts.thread is None else self.facts.thread | self.own
         concerns = {
-            "first_contact": [self._dated(a) for a in people if a.key not in self.familiar],
-            "growth": [a.spec for a in people if a.key not in there],
-            "bcc": [a.spec for a in letter.bcc],
-            "reply_to": [a.spec for a in letter.reply_to if a.domain.casefold() not in own],
-            "outside_domain": [a.domain for a in people if a.domain.casefold() not in own],
+            "first_contact": [a for a in people if a.key not in self.familiar],
+            "growth": [a for a in people if a.key not in there],
+            "bcc": letter.bcc,
+            "reply_to": [a for a in letter.reply_to if a.domain.casefold() not in own],
+            "outside_domain": [a for a in people if a.domain.casefold() not in own],
         }
-        for name, items in concerns.items():
-            yield from _list_items(name, items)
+        for name, named in concerns.items():
+            yield from _list_items(name, ((self._shown(name, one), one.spec) for one in named))
         yield from _findings({"all": f"{len(people):,}"}, many=len(people) > MANY)
 
-    def _dated(self, address: Address) -> str:
-        wrote = self.facts.wrote.get(address.key)
+    def _shown(self, name: str, address: Address) -> str:
+        """Return an address as the line of a finding names it."""
+        if name == "outside_domain":
+            return address.domain
+        wrote = self.facts.wrote.get(address.key) if name == "first_contact" else None
         return address.spec if wrote is None else f"{address.spec} (wrote to you on {day(wrote)})"
 
     def other(self) -> Iterator[CardLine]:
@@ -352,4 +456,14 @@ class _Assessment:
             automatic=facts.automatic,
             empty=not (letter.text.strip() or letter.html.strip() or letter.attachments),
             no_subject=not letter.subject.strip(),
+        )
+
+    def amounts(self) -> Iterator[CardLine]:
+        yield from _list_items(
+            "amount",
+            (
+                (key, key)
+                for (kind, key), places in self.places.items()
+                if kind == "amount" and not self._is_covered(places)
+            ),
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from pkgutil import get_data
 from typing import Final, NamedTuple
 
@@ -49,7 +51,10 @@ FINDINGS: Final = {
 }
 
 
-def card_line(name: str, **about: object) -> CardLine:
-    """Return the line of a card for a finding; `about` fills the braces of its sentence."""
-    finding = FINDINGS[name]
-    return CardLine(finding.level, finding.kind, finding.says.format(**about))
+MAX_ABOUT: Final = 20  # items that one line names for the page
+
+
+def card_line(name: str, about: Iterable[str] = (), /, **fill: object) -> CardLine:
+    """Return the line of a card for a finding about some items; `fill` has the words for the braces of its sentence."""
+    finding, items = FINDINGS[name], tuple(islice(dict.fromkeys(about), MAX_ABOUT))
+    return CardLine(finding.level, finding.kind, finding.says.format(**fill), items)

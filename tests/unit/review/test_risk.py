@@ -19,7 +19,8 @@ from postroom.core.records import (
     LetterFacts,
     Level,
 )
-from postroom.review.risk import MAX_LINES, assess
+from postroom.review.risk import MAX_LINES, MAX_PLACES, assess
+from postroom.review.tables import MAX_ABOUT
 from postroom.review.tokens import letter_tokens, tokens
 from tests.cases import for_each
 
@@ -108,7 +109,7 @@ def test_an_ordinary_letter_is_never_red(text: str) -> None:
 def test_an_ordinary_letter_that_answers_is_quiet(text: str) -> None:
     facts = known(thread=frozenset({ANN.key, YOU.key}))
     kinds = {line.kind for line in assess(letter(text=text), facts).lines}
-    assert kinds <= {"outside_domain", "links"}
+    assert kinds <= {"outside_domain", "links", "amount"}
 
 
 def test_a_letter_within_the_house_has_an_empty_card() -> None:
@@ -600,7 +601,9 @@ def test_a_link_or_number_that_a_mail_gave_is_red_unless_it_goes_back() -> None:
         "The agent got a number in the letter from eve@evil.org's mail “Invoices”, 9 Nov 2026.",
     ]
     assert ("from_mail", STOP) in found(card)
-    assert CardItem("link", "https://evil.org/other", str(shown("body"))) in card.items
+    assert (
+        CardItem("link", "https://evil.org/other", str(shown("body")), "", ((4, 26),)) in card.items
+    )
     for mail_from, people, level in (
         (ANN.key, (ANN, BOB), PLAIN),  # you have written to Ann
         (BOB.key, (BOB,), PLAIN),  # nobody else reads it
@@ -719,7 +722,7 @@ def test_lines_are_cleaned_and_cut() -> None:
 def test_foreign_text_in_a_card_is_bounded() -> None:
     one = attached("a" * 196 + ".txt", "text/plain")
     assert all(len(line.text) <= MAX_CARD_LINE for line in assess(one, KNOWN).lines)
-    assert "a" * 61 not in json.dumps(assess(one, KNOWN).to_json())
+    assert all("a" * 61 not in line.text for line in assess(one, KNOWN).lines)
 
 
 def test_a_card_keeps_the_mail_that_the_letter_answers_with_secrets_covered() -> None:
@@ -740,7 +743,130 @@ def test_a_card_is_the_same_after_a_round_trip() -> None:
     assert card.to_json()[0][0] == 2
 
 
-@for_each("rows", [[[3, "a", "b"]], [["2", "a", "b"]], [[1, "a"]], [[1, 2, 3]], [7]])
+def test_a_card_that_an_older_version_wrote_is_read() -> None:
+    rows: list[list[object]] = [[1, "links", "A line."], ["link", "https://a.example", "Ann's mail"], ["answers", "m1", "a mail"]]  # fmt: skip
+    assert Card.from_json(rows) == Card(
+        (CardLine(LOOK, "links", "A line."),),
+        (CardItem("link", "https://a.example", "Ann's mail"),),
+        AnsweredMail("m1", "a mail"),
+    )
+    assert Card.from_json(rows).to_json() == rows
+
+
+def test_a_card_writes_of_an_item_what_there_is() -> None:
+    items = (
+        CardItem("answers to", "ann@example.com", "", "", ((0, 4), (9, 13))),
+        CardItem("number", "12345678", "a mail", "default m1"),
+    )
+    card = Card((CardLine(STOP, "x", "X.", ("12345678",)),), items)
+    rows: list[list[object]] = [
+        [2, "x", "X.", ["12345678"]],
+        ["answers to", "ann@example.com", "", "", [[0, 4], [9, 13]]],
+        ["number", "12345678", "a mail", "default m1"],
+    ]
+    assert card.to_json() == rows
+    assert Card.from_json(json.loads(json.dumps(rows))) == card
+
+
+BAD_ROWS: list[list[Any]] = [
+    [[3, "a", "b"]], [["2", "a", "b"]], [[1, "a"]], [[1, 2, 3]], [7], [[1, "a", "b", 1]], [[1, "a", "b", [1]]],
+    [[1, "a", "b", [], []]], [["link", "a", "b", 1]], [["link", "a", "b", "", 7]], [["link", "a", "b", "", [[1]]]],
+    [["link", "a", "b", "", [["1", 2]]]], [["link", "a", "b", "", [], 1]], [["else", "a", "b"]],
+]  # fmt: skip
+
+
+@for_each("rows", BAD_ROWS)
 def test_what_is_no_card_is_refused(rows: list[Any]) -> None:
     with pytest.raises(Invalid):
         Card.from_json(rows)
+
+
+def items(card: Card) -> dict[tuple[str, str], CardItem]:
+    return {(one.kind, one.what): one for one in card.items}
+
+
+def about(card: Card, kind: str) -> list[tuple[str, ...]]:
+    return [line.about for line in card.lines if line.kind == kind]
+
+
+def test_a_card_has_the_places_of_all_that_it_speaks_of() -> None:
+    text = (
+        "Hi\u200b Bob@Example.net, send \u20ac4,500 to 1234 5678 9012 and ask eve@evil.org.\n"
+        "See [this](https://evil.org/a) or https://evil.org/a. password: hunter2\n"
+    )
+    mail = replace(shown("body"), mail="default m1")
+    seen = dict.fromkeys(tokens(text), (mail,))
+    one = letter(to=(BOB,), cc=(ANN,), text=text)
+    card = assess(one, known(seen=seen))
+    for kind, what, *slices in (
+        ("recipient", "bob@example.net", "Bob@Example.net"),
+        ("recipient", "ann@example.com"),
+        ("address", "eve@evil.org", "eve@evil.org"),
+        ("link", "https://evil.org/a", "https://evil.org/a", "https://evil.org/a"),
+        ("number", "1234 5678 9012", "1234 5678 9012"),
+        ("secret", "A password", "password: hunter2"),
+        ("amount", "\u20ac4,500", "\u20ac4,500"),
+    ):
+        item = items(card)[kind, what]
+        assert [text[start:end] for start, end in item.places] == slices
+        is_shown = slices and kind not in ("secret", "amount")
+        assert (item.where, item.mail) == ((str(mail), "default m1") if is_shown else ("", ""))
+    assert {what for line in card.lines for what in line.about} == {
+        "bob@example.net", "https://evil.org/a", "1234 5678 9012", "A password", "\u20ac4,500", "ann@example.com", "a code",
+    }  # fmt: skip
+    assert of(card, "amount") == ["Amounts: \u20ac4,500."]
+    assert about(card, "amount") == [("\u20ac4,500",)]
+    assert about(card, "secrets") == [("A password",)]
+    assert letter_tokens(one) >= {"eve@evil.org"}
+
+
+def test_the_lines_about_recipients_and_files_name_them() -> None:
+    files = (Enclosure("a.exe", "a/b", b"x"), Enclosure("b.txt", "text/plain", b"password: hunter2"))  # fmt: skip
+    one = letter(to=(BOB, ANN), bcc=(BOB,), text="See [x](https://evil.org/1) and https://evil.org/2", attachments=files)  # fmt: skip
+    card = assess(one, known(contacts=frozenset({"b0b@example.net"})))
+    assert set(about(card, "attachment")) == {("a.exe",), ("b.txt",)}
+    assert about(card, "secrets") == [("b.txt",)]
+    assert about(card, "bcc") == about(card, "first_contact") == [(BOB.spec,)]
+    assert about(card, "outside_domain") == [(BOB.spec, ANN.spec)]
+    assert about(card, "look_alike") == [(BOB.spec,)]
+    assert about(card, "links") == [("https://evil.org/1", "https://evil.org/2")]
+
+
+def test_a_number_that_is_a_secret_is_named_by_what_it_is() -> None:
+    for text, what in (
+        ("Pay to DE89 3704 0044 0532 0130 00.", "a number"),
+        ("Pay to 1234 5678 9012.", "1234 5678 9012"),
+        ("Your code is 482913.", "a code"),
+        ("It is 482913.", "482913"),
+    ):
+        mail = tokens(text) | {"code:482913"}
+        card = assess(letter(text=text), seen_in(shown("body"), *mail))
+        (item,) = (one for one in card.items if one.kind in ("number", "code"))
+        assert item.what == what
+        assert item.places
+        assert about(card, "from_mail") == [(what,)]
+    subject = assess(letter(subject="It is 482913"), seen_in(shown("body"), "code:482913"))
+    assert items(subject)["code", "a code"].places == ()
+
+
+def test_what_stands_in_a_secret_is_not_copied() -> None:
+    card = assess(letter(text="password: hunter2@evil.org\npassword: 5000€"), KNOWN)
+    assert {("address", "an address"), ("amount", "an amount")} <= items(card).keys()
+    assert not of(card, "amount")
+    assert "hunter2" not in json.dumps(card.to_json())
+    assert "5000" not in json.dumps(card.to_json())
+
+
+def test_an_item_that_stands_often_has_a_bounded_number_of_places() -> None:
+    card = assess(letter(text="https://evil.org/a \u20ac5 " * 500), KNOWN)
+    assert len(items(card)["link", "https://evil.org/a"].places) == MAX_PLACES
+    assert len(items(card)["amount", "\u20ac5"].places) == MAX_PLACES
+    many = " ".join(f"a{n}@evil.org \u20ac{n} https://evil.org/{n}" for n in range(3_000))
+    card = assess(letter(text=many), known(seen=dict.fromkeys(tokens(many), (shown("body"),))))
+    assert len(card.items) <= 500
+    assert len(json.dumps(card.to_json())) < 200_000
+    assert all(len(line.about) <= MAX_ABOUT for line in card.lines)
+
+
+def test_an_amount_never_changes_a_cards_level() -> None:
+    assert assess(letter(to=(YOU,), text="Pay $120."), KNOWN).level == PLAIN
