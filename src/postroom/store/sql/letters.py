@@ -314,6 +314,10 @@ class LetterLists(Noun):
         sql = f"SELECT {SUMMARY} FROM letter WHERE {where} ORDER BY {ORDERS[order]}"
         if newest is not None:
             sql, values = f"{sql} LIMIT ? OFFSET ?", [*values, newest, skip]
+        if newest is not None and order is ListOrder.RISK:
+            # An index has all that the rows are sorted by: sorting them with all that is shown takes three times as long.
+            sql = sql.replace(SUMMARY, "row", 1)
+            sql = f"SELECT {SUMMARY} FROM letter WHERE row IN ({sql}) ORDER BY {ORDERS[order]}"
         found = self._session.rows(sql, values, patience=_patience(matching))
         return [rows.summary(row) for row in (found if order is ListOrder.RISK else found[::-1])]
 

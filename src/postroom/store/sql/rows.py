@@ -213,6 +213,7 @@ def text_key(text: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest() if text.strip() else ""
 
 
+@lru_cache(maxsize=256)  # the page shows the same ones again and again
 def summary(row: Row) -> LetterSummary:
     id, agent, recipients, subject, level, card, created, kind, detail, fields, *others = row
     with _parsing(id):

@@ -321,7 +321,7 @@ UPDATE letter SET recipient_search = casefold(recipients || char(10) || recipien
 CREATE INDEX letter_content ON letter (agent, content_key);
 CREATE INDEX letter_text ON letter (text_key);
 CREATE INDEX letter_agent ON letter (agent, row);
-CREATE INDEX letter_state ON letter (state, row, agent, account);
+CREATE INDEX letter_state ON letter (state, row, agent, account, level);
 CREATE INDEX letter_agent_state ON letter (agent, state, created_at);
 -- Whether a person gave the approval of this step; versions before 0.2 had another name for none.
 ALTER TABLE history ADD COLUMN by_person INTEGER NOT NULL DEFAULT 0;
