@@ -209,7 +209,7 @@ def test_links_are_found_whatever_stands_around_them(before: str, after: str) ->
 
 @given(texts, texts)
 def test_places_lie_within_the_text_and_hold_what_they_name(before: str, after: str) -> None:
-    text = f"{before} https://evil.org/a ann\u200b@evil.org €4,500 {after}"
+    text = f"{before} https://evil.org/a ann\u200b@evil.org €4,500. {after}"
     found = list(find_places(text))
     assert all(0 <= one.start < one.end <= len(text) for one in found)
     shown = {(one.kind, text[one.start : one.end]) for one in found}

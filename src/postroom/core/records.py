@@ -42,7 +42,9 @@ class CardLine:
     level: Level
     kind: str
     text: str  # one plain sentence, safe to print
-    about: tuple[str, ...] = ()  # `CardItem.what` of what it speaks of, or the names of attachments
+    about: tuple[
+        str, ...
+    ] = ()  # `CardItem.what` of what it speaks of; `file 0` is the first attachment
 
     def __post_init__(self) -> None:
         text = one_line(self.text[: 4 * MAX_CARD_LINE])
@@ -55,6 +57,7 @@ class CardLine:
 ITEM_KINDS: Final = frozenset(
     ("recipient", "answers to", "link", "picture", "address", "number", "code", "amount", "secret")
 )
+FILE: Final = "file"  # what `CardLine.about` calls an attachment, with a space and its number
 ANSWERS: Final = "answers"  # the row of the mail that a letter answers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain, islice
@@ -12,6 +13,7 @@ from typing import Final
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.records import (
+    FILE,
     MAX_CARD_LINE,
     Card,
     CardItem,
@@ -48,6 +50,7 @@ from postroom.review.tokens import (
 
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60
+MAX_NAME: Final = 300  # characters of an item's name
 MAX_NAMED: Final = 40  # addresses or hosts that one concern names
 MAX_FILES: Final = 200
 MAX_HOSTS: Final = 200  # of recipients, and of links, that are compared with known ones
@@ -93,8 +96,14 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
 
 
 def _name(what: str) -> str:
-    """Return an address, link or the like as lines and items of the card name it."""
-    return _quoted(what, 300)
+    """Return an address, link or the like as lines and items of the card name it.
+
+    Where something is covered or cut, the end is its own, so that no two have one name.
+    """
+    quoted = _quoted(what, MAX_NAME)
+    if quoted == one_line(what):
+        return quoted
+    return f"{quoted[: MAX_NAME - 8]} {hashlib.sha256(what.encode()).hexdigest()[:6]}"
 
 
 def _names(every: Iterable[str]) -> Iterator[str]:
@@ -206,10 +215,6 @@ def _file_risk(file: Enclosure) -> str:
     return next(filter(risks.get, risks), "")
 
 
-def _file_name(file: Enclosure) -> str:
-    return file.name if masked(file.name, unsure=False) == file.name else _name(file.name)
-
-
 def _text_of(file: Enclosure) -> str:
     """Return the beginning of a file that is text, else nothing."""
     raw = file.content[:MAX_SCANNED]
@@ -217,6 +222,19 @@ def _text_of(file: Enclosure) -> str:
         return raw.decode("utf-16", "replace")
     text = "" if b"\0" in raw[:1_024] else raw.decode("utf-8", "replace")
     return text if text.count("\ufffd") * 20 <= len(text) else ""
+
+
+def _file_name(at: int) -> str:
+    return f"{FILE} {at}"
+
+
+def _make_unique(names: dict[str, str]) -> None:
+    """Number the names that several keys have, such as "a number" where what it is must not be shown."""
+    count = Counter[str]()
+    for key, name in names.items():
+        count[name] += 1
+        if count[name] > 1:
+            names[key] = f"{name} ({count[name]})"
 
 
 class _Assessment:
@@ -247,6 +265,7 @@ class _Assessment:
         numbers = code_spans(self.text, anywhere=True) if facts.seen else ()
         tokens = dict.fromkeys(token for token, _, _ in numbers if token in facts.seen)
         self.numbers = {token: self._number(*token.split(":")) for token in tokens}
+        _make_unique(self.numbers)
 
     def _number(self, kind: str, digits: str) -> str:
         """Return a number as it stands in the text, or "a number" where it is, or is part of, a secret."""
@@ -350,10 +369,14 @@ class _Assessment:
                 ]
                 yield _item(kind, _name(one.spec), self._mails_with(one.key), places)
         for kind, found in every.items():
-            for key, mails in islice(found.items(), _ITEMS.get(kind, _ITEMS_OF_OTHERS)):
-                if key:
-                    places = self.places.get((kind, key), [])
-                    yield _item(kind, self._item_name(kind, key, places), mails, places)
+            items = {key: mails for key, mails in found.items() if key}
+            keys = [*islice(items, _ITEMS.get(kind, _ITEMS_OF_OTHERS))]
+            names = {
+                key: self._item_name(kind, key, self.places.get((kind, key), ())) for key in keys
+            }
+            _make_unique(names)
+            for key, name in names.items():
+                yield _item(kind, name, items[key], self.places.get((kind, key), ()))
 
     def _item_name(self, kind: str, key: str, places: Sequence[tuple[int, int]]) -> str:
         if kind == "secret" or key in self.numbers:
@@ -371,9 +394,9 @@ class _Assessment:
             ("the text", letter.text, ""),
             ("a name", "\n".join(address.name for address in self.named), ""),
         ]
-        for file in files:
+        for at, file in enumerate(files):
             place = f"the attachment {_quoted(file.name)}"
-            named = _file_name(file)
+            named = _file_name(at)
             places += [(place, file.name, named), (place, _text_of(file), named)]
             packed = file.content.startswith(_PACKED)  # a presentation may end in .key
             name = file.name.lower()
@@ -419,7 +442,7 @@ class _Assessment:
             text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
             unread = "file_unread" if len(file.content) > MAX_SCANNED and _text_of(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
-            yield card_line(_file_risk(file) or unread or plain, [_file_name(file)], file=text)
+            yield card_line(_file_risk(file) or unread or plain, [_file_name(at)], file=text)
         numbers = {"read": f"{MAX_FILES}", "all": f"{len(files):,}"}
         yield from _findings(numbers, files_unread=len(files) > MAX_FILES)
 

@@ -824,8 +824,8 @@ def test_the_lines_about_recipients_and_files_name_them() -> None:
     files = (Enclosure("a.exe", "a/b", b"x"), Enclosure("b.txt", "text/plain", b"password: hunter2"))  # fmt: skip
     one = letter(to=(BOB, ANN), bcc=(BOB,), text="See [x](https://evil.org/1) and https://evil.org/2", attachments=files)  # fmt: skip
     card = assess(one, known(contacts=frozenset({"b0b@example.net"})))
-    assert set(about(card, "attachment")) == {("a.exe",), ("b.txt",)}
-    assert about(card, "secrets") == [("b.txt",)]
+    assert set(about(card, "attachment")) == {("file 0",), ("file 1",)}
+    assert about(card, "secrets") == [("file 1",)]
     assert about(card, "bcc") == about(card, "first_contact") == [(BOB.spec,)]
     assert about(card, "outside_domain") == [(BOB.spec, ANN.spec)]
     assert about(card, "look_alike") == [(BOB.spec,)]
