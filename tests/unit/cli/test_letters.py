@@ -82,7 +82,9 @@ def test_show_says_when_a_letter_that_waits_for_the_budget_may_leave(live: Perso
         assert live.run("approve", id, "--yes", digest(live, id)[:8]).code == 0
     shown = live.run("show", id)
     assert re.search(
-        r"^Held: 1 of 1 letter this hour, next at \d\d:\d\d\.$", shown.out, re.MULTILINE
+        r"^Held: 1 of 1 letter this hour, next at \d\d:\d\d( on \d{4}-\d\d-\d\d)?\.$",
+        shown.out,
+        re.MULTILINE,
     )
     assert "Rate limit" not in shown.out
 
