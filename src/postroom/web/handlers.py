@@ -10,46 +10,47 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final
 from urllib.parse import quote
 
-import anyio.to_thread
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message
-from postroom.core.records import ANY_LETTER, Check, Entry, LetterFilter, Level, ListOrder
-from postroom.core.stamp import DAY, elapsed
+from postroom.core.records import ANY_LETTER, Card, Check, Entry, LetterFilter, ListOrder
+from postroom.core.stamp import DAY
 from postroom.core.values import dataclass
 from postroom.desk.desk import Desk
 from postroom.desk.proposals import normalize_text
 from postroom.services.services import Services
+from postroom.web.letter_view import box_names, image_type, view_letter
 from postroom.web.live import AutoDispatcher
-from postroom.web.request import ERRORS, OTHER_ERROR, Form, PageRequest, page, read_form
-from postroom.web.sessions import Sessions, ticket_error
-from postroom.web.templates import CHART_DAYS, OUTCOMES, PAGE_SIZE, chart, letter_changes
+from postroom.web.queue import PAGE_SIZE, Queue, QueueView, read_queue
+from postroom.web.request import ERRORS, OTHER_ERROR, Form, PageRequest, page
+from postroom.web.sessions import Sessions
+from postroom.web.templates import CHART_DAYS, OUTCOMES, chart, letter_changes
 
-FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation
-MAX_SIGN_IN: Final = 20_000  # bytes of the form of a browser that is not signed in
-COOKIE_SECONDS: Final = 30 * 86_400
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
-# A path on this host, whatever a browser makes of it.
-_OWN_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 # A sentence at the top of a page, after its kind: `good`, `note` or `stop`.
 Notice = tuple[str, str]
 _REOPENABLE: Final = {"rejected", "withdrawn", "expired", "failed"}
+# After these, the toast can take the verdict back.
+_REVERSIBLE: Final = {"approve", "changed", "reject", "revise"}
 _UNDECIDED, _LEAVING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
 # By the name of an action: the states before and after it, and the sentence that confirms it.
 CONFIRMATIONS: Final = {
     "approve": (_UNDECIDED, _LEAVING, "Approved."),
-    "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent sees it."),
-    "revise": ({"pending", "approved"}, {"rejected"}, "Sent back. The agent sees it."),
+    "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent can see this."),
+    "revise": (
+        {"pending", "approved"},
+        {"rejected"},
+        "Sent back for another version. The agent can see this.",
+    ),
     "undo": ({"approved"}, {"pending"}, "Approval undone. Nothing was sent."),
     "reopen": (_REOPENABLE, {"pending"}, "Back in the queue."),
     "resolve": ({"unknown"}, {"pending", "sent"}, "Recorded."),
-    "change": ({"pending", "approved"}, {"pending"}, "Saved. The letter is waiting for you."),
+    "change": ({"pending"}, {"pending"}, "Saved. The letter is waiting for you."),
     "changed": (_UNDECIDED, _LEAVING, "Changed and approved."),
 }
 
@@ -69,62 +70,6 @@ class Handlers:
     def _desk(self) -> Desk:
         return self.services.desk
 
-    # Signing in and out
-
-    def sign_in_form(self, request: Request) -> Response:
-        ticket = request.path_params["ticket"]
-        if self._desk.reader.sessions.is_ticket_valid(ticket):
-            needs_passphrase = self.sessions.needs_passphrase
-            return page("sign_in.html", ticket=ticket, needs_passphrase=needs_passphrase, error="")
-        if self.sessions.find(request.cookies):
-            return RedirectResponse("/", 303)  # signed in already, perhaps by this very address
-        raise ticket_error()
-
-    async def sign_in(self, request: Request) -> Response:
-        return await anyio.to_thread.run_sync(self._sign_in, await read_form(request, MAX_SIGN_IN))
-
-    def _sign_in(self, form: Form) -> Response:
-        ticket = form.get("ticket", "")
-        try:
-            session = self.sessions.sign_in(ticket, form.get("passphrase", ""))
-        except (Denied, Limited) as error:
-            if not self._desk.reader.sessions.is_ticket_valid(ticket):
-                raise
-            # A mistyped passphrase does not use the address up.
-            problem = error.message_with_remedy
-            return page("sign_in.html", 403, ticket=ticket, needs_passphrase=True, error=problem)
-        return self._with_cookie(session.secret, COOKIE_SECONDS)
-
-    def _with_cookie(self, secret: str, seconds: int) -> Response:
-        answer, is_https = RedirectResponse("/", 303), self.sessions.is_https
-        answer.set_cookie(self.sessions.cookie, secret, seconds, httponly=True, samesite="strict", secure=is_https)  # fmt: skip
-        return answer
-
-    def unlock(self, request: PageRequest) -> Response:
-        path = request.form.get("next", "/")
-        return RedirectResponse(path if _OWN_PATH.fullmatch(path) else "/", 303)
-
-    def sign_out(self, request: PageRequest) -> Response:
-        self.sessions.sign_out(request.session)
-        self.dispatcher.feed.notify()
-        return self._with_cookie("", 0)
-
-    async def events(self, request: Request) -> Response:
-        """Stream every change to a page for as long as its browser is signed in and unlocked."""
-
-        def is_allowed() -> bool:
-            try:
-                session = self.sessions.find(request.cookies)
-                return session is not None and not self.sessions.is_locked(session)
-            except PostroomError:
-                return False
-
-        if not await anyio.to_thread.run_sync(is_allowed):
-            return Response(status_code=401)
-        return StreamingResponse(
-            self.dispatcher.feed.stream(is_allowed), media_type="text/event-stream"
-        )
-
     # The frame of a page
 
     def _page(self, request: PageRequest, template: str, *notices: Notice, status: int = 200, **values: object) -> Response:  # fmt: skip
@@ -134,7 +79,12 @@ class Handlers:
         alone, and a browser without script a page of its own with a link back.
         """
         entry = values.get("entry")
-        chosen = entry.id if isinstance(entry, Entry) else ""
+        shows_queue = isinstance(entry, Entry) or template == "summary.html"
+        if shows_queue and "queue" not in values:
+            values["queue"] = self._queue(request)
+        queue = values.pop("queue", None)
+        if isinstance(queue, Queue) and isinstance(entry, Entry):
+            queue = queue._replace(chosen=entry.id)
         # A page that loads itself again has not been read: its notices are kept for the next one.
         sentences = self.dispatcher.take_notices(keep=request.is_automatic)
         current = [*notices, *(("note", sentence) for sentence in sentences)]
@@ -154,70 +104,102 @@ class Handlers:
             "meter": self._desk.meter(),
             "waiting": self._desk.reader.lists.count("pending", "unknown"),
             "notices": current,
-            "queue": self._queue(request, chosen) if chosen or template == "summary.html" else None,
+            "queue": queue,
+            "query": queue.view.query if isinstance(queue, Queue) else "",
+            "toast": self._toast(request) if shows_queue else None,
         }
         whole = "part.html" if "back" in values and not request.is_automatic else template
         return page(whole, status, frame=frame, part=template, **values)
 
-    # The queue and one letter
-
-    def queue(self, request: PageRequest) -> Response:
-        return self._page(request, "summary.html", chart=self._chart())
-
-    def _queue(self, request: PageRequest, chosen: str) -> dict[str, object]:
-        lists, now = self._desk.reader.lists, self._desk.clock()
-        shows_pending = self._desk.rules.live or lists.count("pending") > 0
-        state = "pending" if shows_pending else "rehearsal"
-        total = lists.count(state)
-        number = request.page_number(total)
-        skip = (number - 1) * PAGE_SIZE
-        # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
-        failed = [
-            one
-            for one in lists.summaries("failed", newest=20)[::-1]
-            if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
-        ]
+    def _toast(self, request: PageRequest) -> dict[str, object] | None:
+        """Return what confirms the verdict that was just given, and can take it back."""
+        params = request.http.query_params
+        action, id = params.get("done", ""), params.get("of") or request.http.path_params.get("id", "")  # fmt: skip
+        before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
+        states = [*map(life.name, self._desk.reader.letters.past_states(id))] if sentence else []
+        # A link from elsewhere must not make the page confirm what was not done.
+        if len(states) < 2 or states[-2] not in before or states[-1] not in after:
+            return None
+        entry = self._desk.reader.letters.get(id)
+        actual = "revise" if getattr(entry.state, "revise", False) else "reject"
+        if action in {"reject", "revise"} - {actual} or (
+            action == "changed" and not entry.is_edited
+        ):
+            return None
+        back = set(life.offered(entry.state)) & {"undo", "reopen"}
+        first = {what for line in entry.card.lines if line.kind == "first_contact" for what in line.about}  # fmt: skip
         return {
-            "unknown": lists.summaries("unknown")[::-1],
-            "failed": failed,
-            "approved": lists.summaries("approved", "sending", newest=PAGE_SIZE)[::-1],
-            "waiting": lists.summaries(state, newest=PAGE_SIZE, skip=skip)[::-1],
-            "total": total,
-            "number": number,
-            "rehearsed": not shows_pending,
-            "chosen": chosen,
+            "sentence": sentence,
+            "entry": entry,
+            "event": next(iter(back), "") if action in _REVERSIBLE else "",
+            "is_elsewhere": id != request.http.path_params.get("id"),
+            "first": [one.spec for one in entry.letter.envelope if one.spec in first]
+            if states[-1] in _LEAVING
+            else [],
         }
 
+    # The queue and one letter
+
+    def _queue(self, request: PageRequest) -> Queue:
+        return read_queue(self._desk, QueueView.parse(request.http.query_params))
+
+    def queue(self, request: PageRequest) -> Response:
+        """Show the queue with its first letter open, or, where none waits, what there is to say."""
+        self._reconcile_if_stale()
+        queue = self._queue(request)
+        if first := queue.first():
+            return self._letter(request, first, queue=queue, place="/")
+        return self._page(request, "summary.html", queue=queue, chart=self._chart())
+
     def letter(self, request: PageRequest) -> Response:
+        self._reconcile_if_stale()
+        return self._letter(request, request.id)
+
+    def _reconcile_if_stale(self) -> None:
         with suppress(PostroomError):  # which the frame of the page reports
-            self._reconcile()
-        action = request.http.query_params.get("done", "")
-        before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
-        states = [*map(life.name, self._desk.reader.letters.past_states(request.id))]
-        # A link from elsewhere must not make the page confirm what was not done.
-        is_done = len(states) > 1 and states[-2] in before and states[-1] in after
-        return self._letter(request, *([("good", sentence)] if is_done else []))
+            self.dispatcher.reconcile_if_stale()
 
     def _reconcile(self) -> None:
         self.dispatcher.add_notices(self._desk.reconcile())
 
-    def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
+    def _letter(
+        self, request: PageRequest, id: str, *notices: Notice, status: int = 200, **values: object
+    ) -> Response:
+        """Show a letter; `values` are further ones of the page."""
         desk, reader = self._desk, self._desk.reader
-        entry = reader.letters.get(request.id)
+        entry = reader.letters.get(id)
         original = reader.letters.original(entry.id) if entry.is_edited else None
-        difference = desk.note_difference(entry) if isinstance(entry.state, life.Pending) else ""
+        waits = isinstance(entry.state, life.Pending)
+        difference = desk.note_difference(entry) if waits else ""
+        can_approve = waits and not difference and desk.rules.live
         return self._page(
             request,
             "letter.html",
             *notices,
             status=status,
             entry=entry,
+            view=view_letter(entry, entry.card, has_boxes=can_approve),
             history=reader.letters.past_states(entry.id),
             changes=letter_changes(original, entry.letter) if original else [],
             note_difference=difference,
             # A letter whose note was edited cannot be approved before that is cleared up.
             offers=("reject",) if difference else life.offered(entry.state),
-            replaced_by=desk.calls.replaced_by(entry),
+            replaced_by="" if entry.kind in life.OPEN else desk.calls.replaced_by(entry),
+            **{"place": "/letter"} | values,
+        )
+
+    def print(self, request: PageRequest) -> Response:
+        """Show a letter as it is printed: whole, with the proof of what was approved."""
+        entry = self._desk.reader.letters.get(request.id)
+        history = self._desk.reader.letters.past_states(entry.id)
+        return page(
+            "print.html",
+            entry=entry,
+            view=view_letter(entry, Card()),
+            history=history,
+            head=self._desk.reader.actions.head(),
+            zone=self.zone,
+            now=self._desk.clock(),
         )
 
     def plain(self, request: PageRequest) -> Response:
@@ -233,6 +215,15 @@ class Handlers:
         # RFC 6266 section 4.3, and never with a type that a browser would show.
         named = {"content-disposition": f"attachment; filename*=UTF-8''{quote(files[at].name)}"}
         return Response(files[at].content, media_type="application/octet-stream", headers=named)
+
+    def image(self, request: PageRequest) -> Response:
+        """Return an attachment that is an image, as its bytes say, for the page to show."""
+        files = self._desk.reader.letters.get(request.id).letter.attachments
+        at = request.http.path_params["at"]
+        kind = image_type(files[at]) if at < len(files) else ""
+        if not kind:
+            raise NotFound(f"The letter {request.id} has no such image")
+        return Response(files[at].content, media_type=kind)
 
     def thread(self, request: PageRequest) -> Response:
         entry = self._desk.reader.letters.get(request.id)
@@ -251,6 +242,37 @@ class Handlers:
             messages=messages[: -MAX_MAILS - 1 : -1],  # the newest first
             total=len(messages),
             answered=answers.message if answers else "",
+            error=problem,
+        )
+
+    def source(self, request: PageRequest) -> Response:
+        """Show the mail that an item of a letter came from, with the sentence that has it."""
+        from postroom.review.places import sentence_about  # few pages need its tables
+
+        entry, at = self._desk.reader.letters.get(request.id), request.http.path_params["at"]
+        item = entry.card.items[at - 1] if 0 < at <= len(entry.card.items) else None
+        if request.http.query_params.get("version", "") not in ("", f"{entry.version}"):
+            raise Conflict("The letter was changed in the meantime", remedy="Load its page again.")
+        if item is None or not item.mail:
+            raise NotFound(f"The letter {entry.id} has no such source")
+        account, _, id = item.mail.partition(" ")
+        message, sentence, problem = None, "", ""
+        try:
+            message = self.services.mailbox.box(account).message(id)
+            # A number may be named in other words, since cards show no secrets.
+            text = entry.letter.text[slice(*item.places[0])] if item.places else item.what
+            sentence = sentence_about(message.mail.text, item._replace(what=text))
+        except PostroomError as error:
+            problem = error.message_with_remedy
+        return self._page(
+            request,
+            "source.html",
+            title="Where it came from",
+            back=f"/letter/{entry.id}",
+            item=item,
+            message=message,
+            sentence=sentence,
+            is_open=not request.is_automatic,
             error=problem,
         )
 
@@ -273,13 +295,25 @@ class Handlers:
             if edited and isinstance(state, life.Pending) and isinstance(error, Conflict):
                 return self.edit(request, f"{error.message}. This is what you typed; check it again.", 409)  # fmt: skip
             notice = ("stop", f"Not done. {_explain(error, state)}")
-            return self._letter(request, notice, status=ERRORS.get(error.code, OTHER_ERROR)[0])
+            return self._letter(request, request.id, notice, status=ERRORS.get(error.code, OTHER_ERROR)[0])  # fmt: skip
         self.dispatcher.feed.notify()
         self.dispatcher.wake_up.set()
-        return RedirectResponse(f"/letter/{request.id}?done={edited or request.action}", 303)
+        return RedirectResponse(self._next_page(request, edited or request.action), 303)
+
+    def _next_page(self, request: PageRequest, done: str) -> str:
+        """Return where the page goes after a verdict: to the letter that the form names as the next, or it stays."""
+        query = QueueView.parse(request.http.query_params).query
+        end = f"done={done}{query.replace('?', '&', 1)}"
+        following = request.form.get("next")
+        if following is None:
+            return f"/letter/{request.id}?{end}"
+        entry = self._desk.reader.letters.find(following) if following else None
+        is_waiting = entry is not None and isinstance(entry.state, life.Pending | life.Unknown)
+        return f"/{f'letter/{following}' if is_waiting else ''}?of={request.id}&{end}"
 
     def approve(self, request: PageRequest) -> Response:
-        _require_red_box(self._desk.reader.letters.get(request.id).card.level, request.form)
+        entry = self._desk.reader.letters.get(request.id)
+        _require_boxes(entry.letter, entry.card, request.form)
         return self._decide(request, lambda: self._approve(request, request.digest))
 
     def _approve(self, request: PageRequest, digest: str) -> Entry:
@@ -308,7 +342,7 @@ class Handlers:
         entry = self._desk.reader.letters.get(request.id)
         if not isinstance(entry.state, life.Pending):
             why = _explain(life.refuse(entry.id, entry.state, "edited"), entry.state)
-            return self._letter(request, ("stop", f"Not edited. {why}"), status=409)
+            return self._letter(request, entry.id, ("stop", f"Not edited. {why}"), status=409)
         self._desk.refuse_edited_note(entry)
         letter = entry.letter
         fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
@@ -329,11 +363,16 @@ class Handlers:
         if letter == entry.letter:
             return self.edit(request, "You have not changed anything yet.")
         fields = {name: request.form.get(name, "") for name in FIELDS}
+        changed = replace(entry, letter=letter)
+        view = view_letter(changed, card, has_boxes=self._desk.rules.live)
+        # Their mails can be opened once the ledger has this card.
+        notes = [note._replace(item=note.item._replace(mail="")) for note in view.notes]
         return self._page(
             request,
             "preview.html",
-            entry=replace(entry, letter=letter),
+            entry=changed,
             card=card,
+            view=view._replace(notes=notes),
             changes=letter_changes(entry.letter, letter),
             fields=fields | {"becomes": letter.digest},
         )
@@ -348,12 +387,15 @@ class Handlers:
                 raise Conflict("The letter is not what you saw", remedy="Edit it again.")
             if approves:
                 self._desk.verdicts.refuse_rehearsal()
-                _require_red_box(card.level, request.form)
+                _require_boxes(letter, card, request.form)
             proof, by = self.sessions.proof(request.session), request.session.person
             changed = self._desk.edit(request.id, letter, proof=proof, was=request.digest, by=by)
             if not approves:
                 return changed
             try:
+                _require_boxes(
+                    changed.letter, changed.card, request.form
+                )  # a mail may have come since
                 return self._approve(request, changed.digest)
             except PostroomError as error:
                 error.message = f"Your change was saved, but not approved: {error.message}"
@@ -432,9 +474,9 @@ def _explain(error: PostroomError, state: life.State) -> str:
     return error.message
 
 
-def _require_red_box(level: Level, form: Form) -> None:
-    if level == Level.STOP and form.get("seen") != "yes":
-        raise Invalid("The letter has red warnings", remedy="Go back, read them, and tick the box.")
+def _require_boxes(letter: Letter, card: Card, form: Form) -> None:
+    if any(form.get(name) != "yes" for name in box_names(letter, card)):
+        raise Invalid("The letter has red warnings", remedy="Tick the box beside each of them first.")  # fmt: skip
 
 
 def typed_letter(letter: Letter, form: Form) -> Letter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -19,6 +20,9 @@ UNREAD_SECONDS: Final = 1.0  # until it is noticed that a page was opened
 BUSY_SECONDS: Final = 1.0  # between two rounds while a page is open or a letter is to be sent
 IDLE_SECONDS: Final = 5.0  # between two rounds otherwise
 KEEP_ALIVE: Final = 15.0  # seconds after which a stream without events sends a comment
+STALE_SECONDS: Final = (
+    2.0  # since a look at the folders, after which a page that is opened looks again
+)
 MAX_STREAMS: Final = 100  # pages that are told about changes
 MAX_NOTICES: Final = 20  # sentences that wait to be shown
 
@@ -89,6 +93,9 @@ class AutoDispatcher:
         self._notices: list[str] = []  # that no page has shown yet
         self._known: set[str] = set()  # that were reported and still hold
         self.problem = ""  # why the last round failed
+        self._reconciled = float(
+            "-inf"
+        )  # when the folders were last looked at, on the steady clock
 
     def add_notices(self, sentences: Sequence[str]) -> None:
         """Keep these sentences until a page has shown them; one that still holds is not repeated."""
@@ -109,10 +116,17 @@ class AutoDispatcher:
             self.wake_up.wait(self.run_once())
             self.wake_up.clear()
 
+    def reconcile_if_stale(self) -> None:
+        """Look at the folders for a page that is opened, unless that was just done: it takes a while with many letters."""
+        if time.monotonic() - self._reconciled > STALE_SECONDS:
+            self.add_notices(self._desk.reconcile())
+            self._reconciled = time.monotonic()
+
     def run_once(self) -> float:
         """Do one round; return the seconds until the next one."""
         try:
             notices = self._desk.reconcile(adopt=True)
+            self._reconciled = time.monotonic()
             self._desk.send_approved()
             while self._desk.problems:
                 notices.append(self._desk.problems.pop(0))

@@ -110,13 +110,23 @@ def signed_in(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for browsers that are signed in, with the token in every form and unlocked where required."""
 
+    def answer(request: Request) -> Response:
+        session = sessions.find(request.cookies)
+        return (
+            _handle(sessions, PageRequest(request, session, {}), act) if session else signed_out()
+        )
+
     async def endpoint(request: Request) -> Response:
+        if request.method != "POST":
+            return await anyio.to_thread.run_sync(answer, request, limiter=limiter)
         session = await anyio.to_thread.run_sync(sessions.find, request.cookies)
         if session is None:  # nothing more is read of the request
-            return page("signed_out.html", 401)
-        form = await read_form(request) if request.method == "POST" else {}
-        inner = PageRequest(request, session, form)
-        return await anyio.to_thread.run_sync(_handle, sessions, inner, act, limiter=limiter)
+            return signed_out()
+        inner = PageRequest(request, session, await read_form(request))
+        return await anyio.to_thread.run_sync(_handle, sessions, inner, act)
+
+    def signed_out() -> Response:
+        return page("signed_out.html", 401)
 
     return endpoint
 
@@ -161,7 +171,7 @@ async def read_form(request: Request, most: int = MAX_FORM) -> Form:
     except (ClientDisconnect, TimeoutError) as error:
         raise Invalid("The form was not sent completely") from error
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100, errors="strict")  # fmt: skip
     except ValueError as error:
         raise Invalid("The request is not a form", remedy="Load the page again.") from error
     if len(dict(fields)) < len(fields):

@@ -23,6 +23,7 @@ from postroom.core import life
 from postroom.core.errors import Denied, PostroomError
 from postroom.web.handlers import Handlers
 from postroom.web.request import SIGN_OUT, Handler, RequestGuard, error_page, signed_in
+from postroom.web.sign_in import SignInPages
 from postroom.web.templates import STATIC, STATIC_TYPES, render
 
 MAX_SLOW: Final = 4  # slow pages at once: a conversation, a long log
@@ -32,6 +33,7 @@ SHUTDOWN_SECONDS: Final = 2  # for requests that are running when the server end
 
 
 def build_app(desk: Handlers) -> RequestGuard:
+    entrance = SignInPages(desk.sessions, desk.dispatcher.feed)
     gets: dict[str, Handler] = {
         "/": desk.queue,
         "/letter/{id}": desk.letter,
@@ -39,11 +41,14 @@ def build_app(desk: Handlers) -> RequestGuard:
         "/letter/{id}/source": desk.plain,
         "/letter/{id}/text": desk.plain,
         "/letter/{id}/file/{at:int}": desk.file,
+        "/letter/{id}/image/{at:int}": desk.image,
+        "/letter/{id}/print": desk.print,
         "/history": desk.history,
         "/agents": desk.agents,
         "/health": desk.health,
     }
     slow_gets = {
+        "/letter/{id}/source/{at:int}": desk.source,
         "/letter/{id}/thread": desk.thread,
         "/history/chain": desk.chain,
         "/health/mail": desk.mail_health,
@@ -54,17 +59,17 @@ def build_app(desk: Handlers) -> RequestGuard:
         "/letter/{id}/edit": desk.edit,
         "/letter/{id}/preview": desk.preview,
         "/letter/{id}/change": desk.change,
-        "/unlock": desk.unlock,
-        SIGN_OUT: desk.sign_out,
+        "/unlock": entrance.unlock,
+        SIGN_OUT: entrance.sign_out,
     }
     sessions, limiter = desk.sessions, anyio.CapacityLimiter(MAX_SLOW)
     routes = [
-        *(Route(path, signed_in(sessions, act), methods=["POST"]) for path, act in posts.items()),
         *(Route(path, signed_in(sessions, act)) for path, act in gets.items()),
+        *(Route(path, signed_in(sessions, act), methods=["POST"]) for path, act in posts.items()),
         *(Route(path, signed_in(sessions, act, limiter)) for path, act in slow_gets.items()),
-        Route("/in/{ticket}", desk.sign_in_form),
-        Route("/in", desk.sign_in, methods=["POST"]),
-        Route("/events", desk.events),
+        Route("/in/{ticket}", entrance.form),
+        Route("/in", entrance.submit, methods=["POST"]),
+        Route("/events", entrance.events),
         Route("/static/{name}", _static),
     ]
     errors = dict.fromkeys((404, 405, 500, PostroomError), error_page)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from difflib import SequenceMatcher
 from functools import partial
@@ -18,19 +18,23 @@ from itertools import chain, zip_longest
 from math import ceil
 from os.path import commonprefix
 from secrets import token_hex
-from typing import Final
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from postroom.core import life
 from postroom.core.letter import Letter
+from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
-from postroom.core.text import INVISIBLE, duration, is_shaping, plural, short_duration
+from postroom.core.text import INVISIBLE, duration, is_shaping, plural
 from postroom.desk.proposals import AUTHORS, ORCHESTRATOR
+from postroom.web.letter_view import MAX_TEXT_SHOWN, TOP_LINES
+from postroom.web.queue import PAGE_SIZE, SOON_SECONDS, Queue, row_time
 
-PAGE_SIZE: Final = 50  # letters of a list on one page
 CHART_DAYS: Final = 30
+MIN_POINTS: Final = 5  # days with letters, below which a chart says nothing
+MAX_ROWS: Final = 4_000  # rows of the queue that are kept rendered
 SERIES: Final = ("approved", "rejected", "sent")
 OUTCOMES: Final = (*life.CLOSED, "rehearsal", *life.OPEN)
 MAX_WORDS: Final = 2_500  # of two texts; comparing them takes time that grows with the square
@@ -44,6 +48,8 @@ STATIC_TYPES: Final = {
     "icon.svg": "image/svg+xml",
 }
 STATIC: Final = {name: (files("postroom.web") / "static" / name).read_bytes() for name in STATIC_TYPES}  # fmt: skip
+# Readers of the source need its comments, browsers do not.
+STATIC["desk.js"] = re.sub(rb"(?m)^ *//.*\n", b"", STATIC["desk.js"])
 # The address changes with the content, so that browsers may keep a file for ever.
 _STATIC_URLS: Final = {
     name: f"/static/{name}?{sha256(content).hexdigest()[:12]}" for name, content in STATIC.items()
@@ -95,11 +101,15 @@ def _with_moments(sentence: Callable[..., str], zone: tzinfo) -> Markup:
     moments = list[Markup]()
 
     def mark(stamp: Stamp) -> str:
-        moments.append(_TIME.format(utc_time(stamp), local_time(stamp, zone)))
+        moments.append(moment(stamp, zone))
         return _MARKER
 
     texts = map(reveal, sentence(when=mark).split(_MARKER))
     return Markup("").join(chain(*zip_longest(texts, moments, fillvalue="")))
+
+
+def moment(stamp: Stamp | float, zone: tzinfo) -> Markup:
+    return _TIME.format(utc_time(stamp), local_time(stamp, zone))
 
 
 def utc_time(stamp: Stamp | float) -> str:
@@ -116,14 +126,46 @@ def _seconds(stamp: Stamp | float) -> int:
     return int(stamp.wall if isinstance(stamp, Stamp) else stamp)
 
 
-def age(seconds: float) -> str:
-    return "now" if seconds < 10 else short_duration(seconds)
+def clock_time(second: float, zone: tzinfo) -> str:
+    """Return the time of day of a moment in the zone of the machine; the script replaces it by the reader's."""
+    return f"{datetime.fromtimestamp(second, zone):%H:%M}"
 
 
 def time_left(seconds: float) -> str:
     if seconds > 96 * 3600:
         return f"{ceil(seconds / 86_400)} d"
     return f"{ceil(seconds / 3600)} h" if seconds > 3600 else f"{max(1, ceil(seconds / 60))} min"
+
+
+_rows: Final[dict[tuple[object, ...], Markup]] = {}
+
+
+def queue_rows(letters: Sequence[LetterSummary], queue: Queue, frame: Mapping[str, Any]) -> Markup:
+    """Return rows of the queue. They are kept: rendering fifty of them takes longer than all else of a page."""
+    rules, now, zone, query = frame["rules"], frame["now"], frame["zone"], frame["query"]
+    rows = list[Markup]()
+    if len(_rows) >= MAX_ROWS:
+        _rows.clear()
+    for letter in letters:
+        note, seconds = row_time(letter, rules, now)
+        then, is_chosen = int(now.wall + seconds), letter.id == queue.chosen
+        shown = time_left(seconds) if note == "expires" else then if note == "held" else seconds
+        # All that the row shows, since ids are those of one desk alone.
+        key = (
+            *letter[:6],
+            *letter[9:],
+            life.name(letter.state),
+            is_chosen,
+            query,
+            note,
+            shown,
+            zone,
+        )
+        if (row := _rows.get(key)) is None:
+            render_row = ENVIRONMENT.get_template("queue.html").module.row  # type: ignore[attr-defined]
+            row = _rows[key] = render_row(letter, is_chosen, query, note, seconds, then, zone)
+        rows.append(row)
+    return Markup("".join(rows))  # noqa: S704 - they are markup
 
 
 def pages(total: int) -> int:
@@ -154,7 +196,7 @@ def decided_by(state: life.State) -> str:
 
 
 def chart(counts: Mapping[int, Mapping[str, int]], today: date) -> dict[str, object] | None:
-    """Return how many letters were approved, rejected and sent on each of the last days; None where none was.
+    """Return how many letters were approved, rejected and sent on each of the last days; None for too few days.
 
     `counts` are by days since 1970. Each day has the number of its column.
     """
@@ -165,7 +207,7 @@ def chart(counts: Mapping[int, Mapping[str, int]], today: date) -> dict[str, obj
         for column in range(CHART_DAYS)
         if start + column in counts
     ]  # fmt: skip
-    if not days:
+    if len(days) < MIN_POINTS:
         return None
     totals = {kind: sum(day[kind] for _, _, day in days) for kind in SERIES}
     highest = max(max(day["approved"] + day["rejected"], day["sent"]) for _, _, day in days)
@@ -247,16 +289,16 @@ ENVIRONMENT: Final = Environment(
 ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
 _FILTERS: Final = (
     *(
-        age,
         agent_name,
         approval_date,
+        clock_time,
         decided_by,
         describe,
         describe_step,
         duration,
         elapsed,
         isolate,
-        local_time,
+        moment,
     ),
     *(mark_code, pages, plural, reveal, time_left, utc_time),
 )
@@ -270,11 +312,13 @@ ENVIRONMENT.globals |= {
     "chart_days": CHART_DAYS,
     "marks": ("calm", "look", "stop"),  # the classes of a risk card's levels
     "max_mail_text": 20_000,  # characters of each mail of a conversation
-    "max_sources": 60,
-    "max_text_shown": 200_000,  # characters of a letter; a link leads to the rest
+    "max_text_shown": MAX_TEXT_SHOWN,
     "open_states": life.OPEN,
     "outcomes": OUTCOMES,
+    "queue_rows": queue_rows,
+    "soon_seconds": SOON_SECONDS,
     "static": _STATIC_URLS,
+    "top_lines": TOP_LINES,
 }
 
 

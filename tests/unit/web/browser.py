@@ -82,6 +82,16 @@ class Node:
         return found
 
     @property
+    def boxes(self) -> dict[str, str]:
+        """What the boxes of a page post once all of them are ticked; they belong to the form of the approval."""
+        ticks = [one for one in self.all("input", type="checkbox") if one.attrs.get("form")]
+        assert all({**one.attrs, "required": ""} == one.attrs for one in ticks)
+        assert {one.attrs["form"] for one in ticks} <= {"verdict"}
+        found = {one.attrs["name"]: one.attrs["value"] for one in ticks}
+        assert len(found) == len(ticks)
+        return found
+
+    @property
     def fields(self) -> dict[str, str]:
         """What a form would post, without its buttons and what is not ticked."""
         found = {}

@@ -66,7 +66,8 @@ def test_what_goes_and_what_comes_is_marked_before_it_counts(
     assert [n.text for n in changed["To"].all("del")] == [str(ANN)]
     assert [n.text for n in changed["To"].all("ins")] == [str(BOB)]
     assert [n.text for n in changed["Cc"].all("ins")] == [str(CAT)]
-    assert {n.text for n in page.one(class_="envelope").all(class_="who")} == {str(YOU), str(BOB), str(CAT)}  # fmt: skip
+    people = {n.words for n in page.one(class_="envelope").all(class_="who")}
+    assert people == {f"{YOU.name} <{YOU.spec}>", f"{BOB.name} <{BOB.spec}>", CAT.spec}
     assert "You have never written to" in page.words
     assert letter(office, entry.id) == entry.letter
 
@@ -273,16 +274,35 @@ def test_people_whom_no_letter_may_reach_are_refused_in_an_edit_too(office: Offi
 
 def test_red_lines_that_an_edit_brings_must_be_ticked(office: Office, browser: Browser) -> None:
     entry = office.propose()
+    assert browser.get(f"/letter/{entry.id}").page.boxes == {}
     page = shown(browser, entry.id, text="Your password: hunter2hunter2")
     form = page.form("/change")
-    answer = browser.submit(form, then="approve")
-    assert answer.status == 400
-    assert letter(office, entry.id) == entry.letter
+    assert form.attrs["id"] == "verdict"
+    assert len(page.boxes) == 1
+    for ticked in ({}, dict.fromkeys(page.boxes, "no"), {"seen": "yes"}):
+        answer = browser.submit(form, ticked, then="approve")
+        assert answer.status == 400
+        assert letter(office, entry.id) == entry.letter
+        assert office.state_of(entry.id) == "pending"
     browser.submit(form, then="wait")
     found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.letter.text) == ("pending", "Your password: hunter2hunter2\n")
-    browser.decide(entry.id, "approve", seen="yes")
+    page = browser.get(f"/letter/{entry.id}").page
+    assert browser.decide(entry.id, "approve").status == 400
+    assert office.state_of(entry.id) == "pending"
+    browser.decide(entry.id, "approve", **page.boxes)
     assert office.state_of(entry.id) == "approved"
+
+
+def test_an_edit_that_brings_red_is_approved_at_once_where_every_box_of_it_is_ticked(
+    office: Office, browser: Browser
+) -> None:
+    entry = office.propose(office.letter(bcc=(BOB,)))
+    text = "Your password: hunter2hunter2"
+    page = shown(browser, entry.id, text=text, to="ann@exarnple.com")
+    browser.submit(page.form("/change"), page.boxes, then="approve")
+    found = office.desk.ledger.letters.get(entry.id)
+    assert (found.kind, found.letter.text) == ("approved", f"{text}\n")
 
 
 def test_an_edit_that_names_no_digest_is_refused(office: Office, browser: Browser) -> None:

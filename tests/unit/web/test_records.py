@@ -16,7 +16,7 @@ from postroom.desk.recorder import Call
 from postroom.services.correspondence import Correspondence
 from postroom.web import templates
 from tests.desks import BOB, CAT, Office
-from tests.unit.web.browser import Browser, Node, macro, opened, parsed
+from tests.unit.web.browser import Browser, Node, Site, macro, opened, parsed
 
 
 def found(browser: Browser, **asked: str) -> list[str]:
@@ -146,10 +146,37 @@ def test_each_agent_is_shown_with_its_letters(
     rejected(office, "Nor that", agent="gpt <4>")
     page = browser.get("/agents").page
     shown = rows(page)
-    assert shown["claude"][2:5] == ["1", "0", "0"]
-    assert shown["gpt <4>"][2:5] == ["0", "0", "2"]
+    columns = [head.words for head in page.one("thead").all("th")]
+    assert columns == ["Agent", "Status", "Unread", "Waiting", "Proposed", "Approved", "Edited", "Rejected", "Last letter", "Letters"]  # fmt: skip
+    assert shown["claude"][1:7] == ["0", "1", "1", "0", "0", "0"]
+    assert shown["gpt <4>"][1:7] == ["0", "0", "2", "0", "0", "2"]
     (link,) = [a.attrs["href"] for a in page.all("a") if "gpt" in a.attrs["href"]]
     assert "Nor that" in browser.get(link).words
+
+
+def test_an_agent_whose_letters_are_often_edited_is_pointed_out(
+    office: Office, browser: Browser, alone: Path
+) -> None:
+    for agent, edits in (("calm", 0), ("wordy", 2)):
+        for n in range(5):
+            entry = office.propose(office.letter(subject=f"Number {n}"), Call("send_email", agent))
+            if n < edits:
+                changed = office.letter(id=entry.id, subject=f"Number {n}", text="Shorter.\n")
+                entry = office.desk.edit(entry.id, changed)
+            if n:
+                office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    shown = rows(browser.get("/agents").page)
+    assert shown["calm"][2:7] == ["5", "5", "4", "0", "0"]
+    assert shown["wordy often edited"][2:7] == ["5", "5", "4", "2", "0"]
+
+
+def test_letters_of_more_than_thirty_days_ago_do_not_count_for_their_agent(
+    office: Office, site: Site, alone: Path
+) -> None:
+    rejected(office, "Long ago", agent="claude")
+    office.clock.go(31 * 86_400)
+    shown = rows(site.browser().get("/agents").page)
+    assert shown["claude"][2:7] == ["0"] * 5
 
 
 def test_without_agents_or_a_repository_the_page_says_how_to_begin(
@@ -237,10 +264,12 @@ def titles(drawn: str) -> list[str]:
 
 
 def test_the_chart_says_how_many_of_each_on_each_day() -> None:
-    drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}})  # fmt: skip
-    assert titles(drawn) == ["2026-10-17: 1 rejected", "2026-11-15: 3 approved, 2 sent"]
+    few = {DAY - n: {"sent": 1} for n in (1, 2, 3)}
+    drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}, **few})  # fmt: skip
+    days = [f"2026-11-{day}: 1 sent" for day in (12, 13, 14)]
+    assert titles(drawn) == ["2026-10-17: 1 rejected", *days, "2026-11-15: 3 approved, 2 sent"]
     label = parsed(drawn).one("svg").attrs["aria-label"]
-    assert label == "Letters in the last 30 days: 3 approved, 1 rejected, 2 sent"
+    assert label == "Letters in the last 30 days: 3 approved, 1 rejected, 5 sent"
 
 
 def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart() -> None:
@@ -258,9 +287,22 @@ def test_without_letters_there_is_no_chart() -> None:
     assert chart({DAY - 31: {"sent": 1}}) == ""
 
 
+def test_a_chart_of_fewer_than_five_days_says_nothing_and_is_not_drawn() -> None:
+    days = {DAY - n: {"sent": 1} for n in range(5)}
+    assert len(titles(chart(days))) == 5
+    del days[DAY]
+    assert chart(days) == ""
+    assert chart(days | {DAY - 30: {"sent": 1}}) == ""  # which is too long ago
+
+
 def test_what_was_decided_is_in_the_chart(office: Office, browser: Browser) -> None:
-    rejected(office, "No")
-    office.approved()
-    office.desk.send_approved()
-    drawn = browser.get("/history").page
-    assert [n.text for n in drawn.one("figure").all("title")] == ["2026-11-15: 1 approved, 1 rejected, 1 sent"]  # fmt: skip
+    for _ in range(5):
+        assert not browser.get("/history").page.all("figure")
+        rejected(office, "No")
+        office.approved()
+        office.desk.send_approved()
+        office.clock.go(86_400)
+    titles = [f"2026-11-{day}: 1 approved, 1 rejected, 1 sent" for day in range(15, 20)]
+    for path in ("/history", "/"):
+        drawn = browser.get(path).page.one("figure")
+        assert [node.text for node in drawn.all("title")] == titles, path

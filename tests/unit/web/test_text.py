@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.stamp import Stamp
-from postroom.web.templates import ENVIRONMENT, age, isolate, mark_code, reveal
+from postroom.web.templates import ENVIRONMENT, isolate, mark_code, reveal, time_left
 from tests.cases import for_each
 from tests.desks import START
 from tests.narrow import narrow
-from tests.unit.web.browser import Node, macro, parsed, unseen
+from tests.unit.web.browser import Node, parsed, unseen
 
 HOSTILE = ('"><script>alert(1)</script>', "{x}", "{0.__class__}", "%s", "&amp;lt;", "' onload='x", "</title>", "<!--", "]]>", "\\", "&#60;")  # fmt: skip
 HIDDEN = (
@@ -109,13 +109,17 @@ def test_words_between_backticks_are_code_and_everything_is_escaped() -> None:
 
 @given(st.floats(0, 10**9))
 def test_a_time_is_short(seconds: float) -> None:
-    assert re.fullmatch(r"now|\d+ (s|min|h|d)", age(seconds))
+    assert re.fullmatch(r"\d+ (min|h|d)", time_left(seconds))
 
 
 def test_times_are_told_in_the_desks_zone_and_for_the_readers() -> None:
-    moment = macro("common.html", "moment")
+    moment = ENVIRONMENT.from_string("{{ stamp|moment(zone) }}")
     for stamp in (START, Stamp(START, "b", 0.0)):
-        node = narrow(parsed(moment(stamp, UTC)).children[0], Node)
+        node = narrow(parsed(moment.render(stamp=stamp, zone=UTC)).children[0], Node)
         assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
         assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
-    assert age(7200) == "2 h"
+
+
+def test_what_is_left_of_a_time_is_never_said_to_be_less_than_it_is() -> None:
+    shown = [time_left(seconds) for seconds in (0, 59, 61, 3600, 3601, 7200, 96 * 3600, 97 * 3600)]
+    assert shown == ["1 min", "1 min", "2 min", "60 min", "2 h", "2 h", "96 h", "5 d"]

@@ -113,12 +113,12 @@ def test_red_lines_must_be_ticked_before_a_letter_is_approved(
     answer = browser.get(f"/letter/{entry.id}")
     assert "The text seems to contain a password" in answer.words
     form = answer.page.form("/approve")
-    (tick,) = [node for node in form if node.attrs.get("type") == "checkbox"]
-    assert "required" in tick.attrs
-    for more in ({}, {"seen": ""}, {"seen": "no"}, {"seen": "YES"}):
-        refused(browser.submit(form, more), 400, "red warning", "tick")
+    assert form.attrs["id"] == "verdict"
+    ((name, value),) = answer.page.boxes.items()
+    for more in ({}, {name: ""}, {name: "no"}, {name: "YES"}, {name: "on"}, {"seen": "yes"}, {f"{name}0": "yes"}):  # fmt: skip
+        refused(browser.submit(form, more), 400, "red warning", "Tick")
         assert office.state_of(entry.id) == "pending"
-    browser.submit(form, seen="yes")
+    browser.submit(form, {name: value})
     assert office.state_of(entry.id) == "approved"
 
 
@@ -303,8 +303,9 @@ def test_a_letter_that_may_have_been_sent_stands_first_and_is_resolved_by_a_pers
     office: Office, browser: Browser, lost: Entry, courier: Courier
 ) -> None:
     office.propose()
-    words = browser.get("/").words
-    assert words.index("May or may not have been sent") < words.index("Waiting for you")
+    queue = browser.get("/").page.one(id="queue")
+    assert [one.words for one in queue.all("h2")] == ["May or may not have been sent 1", "Needs a look 1"]  # fmt: skip
+    assert queue.all("a")[0].attrs["data-id"] == lost.id
     page = browser.get(f"/letter/{lost.id}").page
     yes, no = [f for f in page.all("form") if f.attrs.get("action", "").endswith("/resolve")]
     for wrong in ({"sent": ""}, {"sent": "maybe"}):
@@ -415,15 +416,17 @@ def test_everybody_who_gets_the_letter_is_in_what_was_approved(
 
 def test_what_was_done_is_said_once_it_is_done(office: Office, browser: Browser) -> None:
     entry = office.propose()
-    for verb, said in (("approve", "Approved."), ("undo", "Approval undone. Nothing was sent."), ("reject", "Rejected. The agent sees it."), ("reopen", "Back in the queue.")):  # fmt: skip
+    for verb, said in (("approve", "Approved."), ("undo", "Approval undone. Nothing was sent."), ("reject", "Rejected. The agent can see this."), ("reopen", "Back in the queue.")):  # fmt: skip
         assert said in browser.decide(entry.id, verb).words
 
 
 def test_a_letter_can_be_recalled_from_the_queue(office: Office, browser: Browser) -> None:
     entry = office.propose()
     browser.decide(entry.id, "approve")
-    form = browser.get("/").page.one(id="queue").form("/undo")
-    browser.submit(form)
+    queue = browser.get("/").page.one(id="queue")
+    assert queue.one("h2").words == "Sending 1"
+    (row,) = queue.all("a")
+    browser.submit(browser.get(row.attrs["href"]).page.form("/undo"))
     assert office.state_of(entry.id) == "pending"
 
 
