@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.served import Room, Rooms, Visits, serving
+from scripts.scenes import Desk, checks
+from tests.browser.served import Room, Rooms, Staged, Visits, serving
+from tests.unit.web.browser import opened
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
@@ -55,6 +58,15 @@ def desk(rooms: Rooms) -> Room:
 def quick(rooms: Rooms) -> Room:
     """A desk whose letters leave at once when they are approved."""
     return rooms(undo_seconds=0)
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Iterator[Staged]:
+    """A desk without letters, whose clock stands still until a test moves it."""
+    with ExitStack() as stack:
+        desk = Desk(tmp_path, sends_per_hour=1000)
+        stack.callback(desk.office.close)
+        yield Staged(desk, stack.enter_context(opened(desk.office, health=checks)))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, TypedDict, Unpack
+from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 from playwright.sync_api import (
     Browser,
@@ -20,11 +20,14 @@ from playwright.sync_api import (
     Page,
     StorageState,
     ViewportSize,
+    expect,
 )
 
+from scripts.scenes import Desk as StagedDesk
 from tests.agents import SAMPLE, Visitor, visiting_inside, wait_for_line
 from tests.conftest import Person
 from tests.narrow import narrow, present
+from tests.unit.web.browser import Site
 
 PASSPHRASE = "open sesame"
 # Tests propose and send more than an agent should.
@@ -49,6 +52,7 @@ class Options(TypedDict, total=False):
 
 UTC: Options = {"timezone_id": "UTC"}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+WIDE: Options = {"viewport": {"width": 1280, "height": 800}}
 PHONE: Options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -152,6 +156,13 @@ def serving(folder: Path, **approvals: object) -> Iterator[Room]:
         yield room
 
 
+class Staged(NamedTuple):
+    """A desk with a clock that tests move, served by this process."""
+
+    desk: StagedDesk
+    site: Site
+
+
 class Visits:
     """Makes browsers' windows, and keeps what goes wrong in them."""
 
@@ -183,6 +194,14 @@ class Visits:
         options["storage_state"] = state
         page = self.window(**options).new_page()
         page.goto(room.address + path)
+        return page
+
+    def staged(self, site: Site, path: str = "/", **options: Unpack[Options]) -> Page:
+        """Return a page of a desk that this process serves, signed in as Ada."""
+        page = self.window(**options).new_page()
+        page.goto(site.sign_in_address("Ada"))
+        page.locator("header.bar").wait_for()
+        page.goto(site.address + path)
         return page
 
     def letter(self, room: Room, id: str, *, name: str = "Ada", **options: Unpack[Options]) -> Page:  # fmt: skip
@@ -253,6 +272,28 @@ def until(holds: Callable[[], object], within: float = 20) -> float:
 def status(page: Page, address: str) -> int:
     """Open an address and return the status of the answer."""
     return present(page.goto(address)).status
+
+
+def approve(page: Page) -> None:
+    """Approve the letter that is open, once its button counts, and wait until the page confirms it."""
+    page.get_by_role("button", name="Approve and send").click()
+    expect(page.locator("#toast")).to_contain_text("pproved.")
+
+
+def reject(page: Page, reason: str) -> None:
+    """Reject the letter that is open, and wait until the page confirms it."""
+    page.locator("button[popovertarget=reject]").first.click()
+    page.get_by_label("Reason (the agent").fill(reason)
+    page.get_by_role("button", name="Reject this letter").click()
+    expect(page.locator("#toast")).to_contain_text("Rejected. The agent can see this.")
+
+
+def tick(page: Page) -> None:
+    """Tick the box at each place of a red letter."""
+    boxes = page.get_by_role("checkbox", name="I checked this").all()
+    assert boxes
+    for box in boxes:
+        box.check()
 
 
 def red(room: Room, **changes: object) -> str:

@@ -1,5 +1,6 @@
 """A letter that wants more than to be read: nothing in it loads, runs, leads anywhere or covers the desk."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from html import escape
@@ -8,6 +9,7 @@ import pytest
 from mcp_types import Implementation
 from playwright.sync_api import BrowserContext, Dialog, Page, expect
 
+from scripts.scenes import png
 from tests.agents import visiting_inside
 from tests.browser.served import Room, Trap, Visits, trap, until
 from tests.narrow import present
@@ -134,9 +136,10 @@ def test_nothing_of_it_loads_or_runs(looked_at: Page) -> None:
     page = looked_at
     assert "Hello <img" in page.title()
     expect(page.locator("h1")).to_contain_text("<script>")
-    expect(page.locator(".envelope")).to_contain_text("zed<img")
+    expect(page.locator(".state .by")).to_contain_text("zed<img")
     expect(page.locator("#letter .body")).to_contain_text("<img src=x")
-    expect(page.locator("#letter .body a")).to_have_count(0)
+    addresses = [link.get_attribute("href") for link in page.locator("#letter .body a").all()]
+    assert all(re.fullmatch("#note-[0-9]+", present(address)) for address in addresses), addresses
 
 
 def test_its_source_is_text(looked_at: Page, desk: Room) -> None:
@@ -192,7 +195,52 @@ def test_mail_in_the_conversation_does_not_run_either(
     found = desk.agent.first("from:m@evil.example")
     id = desk.agent.done("reply_email", id=found, body="No.")["letter"]
     page = visits.letter(desk, id)
+    page.locator("#beside-link").click()
     expect(page.locator(".thread")).to_contain_text("Mallory writes")
     expect(page.locator(".thread")).to_contain_text("<img src=x")
     assert not page.evaluate(FLAG)
+    assert evil.hits == []
+
+
+def test_a_preview_runs_nothing_and_fetches_nothing(desk: Room, visits: Visits, evil: Trap) -> None:
+    """A picture that is none, and a page: their beginnings are shown as text, and a real picture as a picture."""
+    at = f"http://127.0.0.1:{evil.port}"
+    outgoing = desk.person.vault / "Outgoing"
+    outgoing.mkdir(exist_ok=True)
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" onload="{PWNED}"><image href="{at}/svg"/><script>{PWNED}</script></svg>'
+    (outgoing / "photo.png").write_text(svg)
+    (outgoing / "page.html").write_text(hostile(at))
+    (outgoing / "real.png").write_bytes(png(48, 24))
+    (outgoing / "both.gif").write_bytes(b"GIF89a\x10\0\x10\0" + hostile(at).encode())
+    names = ["photo.png", "page.html", "real.png", "both.gif"]
+    visits.tolerated = (
+        "Failed to load resource|inline style"  # the GIF that is none, and how Chromium shows it
+    )
+    id = desk.propose(attachments=[f"Outgoing/{name}" for name in names])
+    context = visits.window(storage_state=desk.cookies(visits._browser, "Ada"))
+    watch = Watch(context)
+    page = context.new_page()
+    page.goto(desk.url(id))
+    for summary in page.locator(".files summary").all():
+        summary.click()
+    expect(page.locator(".files .preview").first).to_contain_text("<svg xmlns=")
+    expect(page.locator(".files .preview").nth(1)).to_contain_text("<base href=")
+    expect(page.locator(".files img")).to_have_count(2)
+    page.wait_for_function("() => [...document.querySelectorAll('.files img')].every((one) => one.complete)")  # fmt: skip
+    assert page.locator(".files img").first.evaluate("one => one.naturalWidth") == 48
+    assert page.locator(".files script, .files svg, .files iframe, .files object").count() == 0
+    for number in (0, 1):
+        assert present(page.request.get(desk.url(id, f"/image/{number}"))).status == 404
+    for number, kind in ((2, "image/png"), (3, "image/gif")):
+        answer = page.request.get(desk.url(id, f"/image/{number}"))
+        assert answer.headers["content-type"] == kind
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        page.goto(desk.url(id, f"/image/{number}"))  # as a page of its own it does no more
+        assert not page.evaluate(FLAG)
+    for number in range(4):
+        answer = page.request.get(desk.url(id, f"/file/{number}"))
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["content-disposition"].startswith("attachment")
+    assert watch.foreign(desk.address) == []
+    assert (watch.dialogs, watch.downloads, watch.windows) == ([], [], [page])
     assert evil.hits == []

@@ -1,14 +1,22 @@
 """With the keyboard alone."""
 
 import re
+import time
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.served import Room, Visits, red
+from tests.browser.served import Room, Rooms, Visits, red, tick
+from tests.narrow import present
 
 
 def focused(page: Page) -> object:
     return page.evaluate("document.activeElement.id || document.activeElement.tagName")
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key of a verdict, once it counts."""
+    expect(page.locator("#approve")).to_be_enabled()
+    page.keyboard.press(key)
 
 
 def test_the_whole_way_from_the_door_to_an_approval(quick: Room, visits: Visits) -> None:
@@ -19,43 +27,78 @@ def test_the_whole_way_from_the_door_to_an_approval(quick: Room, visits: Visits)
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{quick.address}/")
     page = visits.page(quick)
-    page.keyboard.press("j")
-    expect(page).to_have_url(quick.url(id))
-    page.keyboard.press("a")
+    expect(page).to_have_url(quick.url(id))  # the first letter is open
+    press(page, "a")
     expect(page.locator("#approve")).to_be_focused()
     assert quick.state(id) == "pending"
     page.keyboard.press("Enter")
+    expect(page.locator("#toast")).to_contain_text("Approved.")
+    page.goto(quick.url(id))
     expect(page.locator("#letter .state")).to_contain_text("Sent")
     assert quick.state(id) == "sent"
 
 
-def test_j_and_k_walk_through_the_queue(desk: Room, visits: Visits) -> None:
-    ids = [desk.propose() for _ in range(3)][::-1]  # the newest stands first
-    page = visits.page(desk)
-    for id in ids:
-        page.keyboard.press("j")
-        expect(page).to_have_url(desk.url(id))
-    for id in ids[1::-1]:
-        page.keyboard.press("k")
-        expect(page).to_have_url(desk.url(id))
+def test_j_and_k_walk_through_the_queue_from_end_to_end(rooms: Rooms, visits: Visits) -> None:
+    room = rooms(undo_seconds=601)
+    ids = {room.propose() for _ in range(3)}
+    page = visits.page(room)
+    order = [row.get_attribute("data-id") or "" for row in page.locator("#queue li a").all()]
+    assert ids == set(order)
+    expect(page).to_have_url(room.url(order[0]))
+    for key, way in (("j", [1, 2, 2]), ("k", [1, 0, 0])):  # it does not go round
+        for at in way:
+            page.keyboard.press(key)
+            expect(page).to_have_url(room.url(order[at]))
+            expect(page.locator("#letter")).to_have_attribute("data-letter", order[at])
+            expect(page.locator("#queue [aria-current]")).to_have_attribute("data-id", order[at])
+    room.person.run("reject", order[1], "--reason", "meanwhile")
+    expect(page.locator("#queue li a.open")).to_have_count(2)
+    page.keyboard.press("j")
+    expect(page).to_have_url(room.url(order[2]))  # what is decided is passed over
+    page.goto(room.url(order[1]))
     page.keyboard.press("k")
-    expect(page).to_have_url(desk.url(ids[0]))
+    expect(page).to_have_url(
+        room.url(order[0])
+    )  # a letter in no list leads to the first that waits
 
 
-def test_a_on_a_red_letter_leads_to_what_must_be_read_first(desk: Room, visits: Visits) -> None:
-    id = red(desk)
+def test_a_on_a_red_letter_leads_to_each_place_that_must_be_checked(
+    desk: Room, visits: Visits
+) -> None:
+    id = red(
+        desk, body="One key is AKIAIOSFODNN7EXAMQLE. Pay at https://xn--80ak6aa92e.com/in today."
+    )
     page = visits.letter(desk, id)
-    page.keyboard.press("a")
-    expect(page.get_by_role("checkbox", name="I have read")).to_be_focused()
-    page.keyboard.press("Space")
-    page.keyboard.press("a")
-    expect(page.locator("#approve")).to_be_focused()
-    page.keyboard.press("Enter")
+    boxes = page.get_by_role("checkbox", name="I checked this")
+    count = boxes.count()
+    assert count > 1
+    for at in range(count):
+        press(page, "a")
+        expect(boxes.nth(at)).to_be_focused()
+        expect(boxes.nth(at)).to_be_in_viewport()
+        assert desk.state(id) == "pending"
+        page.keyboard.press("Space")
+        expect(boxes.nth(at)).to_be_checked()
+    press(page, "a")
+    expect(page.locator("#toast")).to_contain_text("Approved.")
+    assert desk.state(id) == "approved"
+    page.keyboard.press("u")
+    expect(page.locator("#toast")).to_contain_text("Nothing was sent")
+    expect(page).to_have_url(desk.url(id))
+    expect(page.locator("#approve")).to_be_visible()
+    assert desk.state(id) == "pending"
+
+
+def test_u_takes_an_approval_back_at_its_letter(desk: Room, visits: Visits) -> None:
+    id = desk.propose()
+    page = visits.letter(desk, id)
+    press(page, "a")
+    expect(page.locator("#toast")).to_contain_text("Approved.")
+    page.goto(desk.url(id))
     expect(page.locator("#undo")).to_be_visible()
     page.keyboard.press("u")
-    expect(page.locator("#undo")).to_be_focused()
-    page.keyboard.press("Enter")
     expect(page.locator("#approve")).to_be_visible()
+    assert desk.state(id) == "pending"
 
 
 def test_e_edits(desk: Room, visits: Visits) -> None:
@@ -70,13 +113,15 @@ def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(
 ) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
-    page.keyboard.press("r")
+    press(page, "r")
     expect(page.get_by_label("Reason (the agent")).to_be_focused()
     page.keyboard.type("a jerk's view? / e")
     expect(page.get_by_label("Reason (the agent")).to_have_value("a jerk's view? / e")
     expect(page).to_have_url(desk.url(id))
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
+    expect(page.locator("#toast")).to_contain_text("Rejected.")
+    page.goto(desk.url(id))
     expect(page.locator("#letter .state")).to_contain_text("a jerk's view? / e")
 
 
@@ -87,7 +132,12 @@ def test_v_asks_for_another_version_and_escape_leaves_it(desk: Room, visits: Vis
     expect(page.get_by_label("What should be different?")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_label("What should be different?")).to_be_hidden()
-    expect(page.locator("#revise summary")).to_be_focused()
+    button = page.locator("button[popovertarget=revise]").first
+    button.focus()
+    page.keyboard.press("v")
+    expect(page.get_by_label("What should be different?")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(button).to_be_focused()
     assert desk.state(id) == "pending"
 
 
@@ -107,14 +157,100 @@ def test_the_keys_are_listed_and_can_be_turned_off(desk: Room, visits: Visits) -
     expect(page.get_by_label("Reason (the agent")).to_be_hidden()
 
 
-def test_a_slash_searches_the_history(desk: Room, visits: Visits) -> None:
-    page = visits.letter(desk, desk.propose())
+def test_a_slash_searches_the_queue_from_everywhere(desk: Room, visits: Visits) -> None:
+    page = visits.letter(desk, desk.propose(subject="Wanted alone"))
     page.keyboard.press("/")
-    expect(page).to_have_url(re.compile("/history"))
-    expect(page.get_by_label("Search letters")).to_be_focused()
-    page.keyboard.type("nothing like it")
+    expect(page.get_by_label("Search the queue")).to_be_focused()
+    page.keyboard.type("wanted a")
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("No letters found")
+    expect(page.locator("#queue li")).to_have_count(1)
+    expect(page.locator("#queue li")).to_contain_text("Wanted alone")
+    page.goto(f"{desk.address}/health")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search the queue")).to_be_focused()
+    page.goto(f"{desk.address}/history")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search letters")).to_be_focused()
+
+
+def test_a_key_that_is_held_down_counts_once(desk: Room, visits: Visits) -> None:
+    for _ in range(3):
+        desk.propose()
+    page = visits.page(desk)
+    waiting = page.locator("#queue li a.open")
+    expect(page.locator("#approve")).to_be_enabled()
+    ids = [row.get_attribute("data-id") or "" for row in waiting.all()]
+    row = page.locator(f'#queue [data-id="{ids[0]}"]')
+    box = page.locator("#letter").get_by_role("checkbox", name="I checked this")
+    if box.count():
+        tick(page)
+    page.keyboard.down("a")
+    expect(row).not_to_have_class(re.compile("open"))
+    for _ in range(30):
+        page.keyboard.down("a")
+    expect(page.locator("#approve")).to_be_enabled()
+    for _ in range(30):
+        page.keyboard.down("a")
+    page.keyboard.up("a")
+    open_letter = page.url
+    page.keyboard.down("j")
+    expect(page).not_to_have_url(open_letter)
+    open_letter = page.url
+    for key in ("j", "k", "e", "r", "u"):
+        for _ in range(20):
+            page.evaluate("key => document.body.dispatchEvent(new KeyboardEvent('keydown', { key, repeat: true, bubbles: true }))", key)  # fmt: skip
+    page.keyboard.up("j")
+    expect(page).to_have_url(open_letter)
+    expect(page.locator("#reject")).to_be_hidden()
+    assert [desk.state(id) for id in ids] == ["approved"] + ["pending"] * (len(ids) - 1)
+
+
+# What happens at the moment when the next letter is there, before anybody can have read it.
+AT_ONCE = """async () => {
+    const [first, approve] = [document.querySelector("#letter").dataset.letter, () => document.querySelector("#approve")];
+    approve().click();
+    while (document.querySelector("#letter").dataset.letter === first) await new Promise(requestAnimationFrame);
+    const second = document.querySelector("#letter").dataset.letter;
+    approve().click();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true }));
+    for (const button of document.querySelectorAll(".actions form button")) button.click();
+    return [first, second];
+}"""
+
+
+def test_no_verdict_counts_while_a_letter_has_just_been_shown(rooms: Rooms, visits: Visits) -> None:
+    room = rooms(undo_seconds=602)
+    for _ in range(3):
+        room.propose()
+    page = visits.page(room)
+    expect(page.locator("#approve")).to_be_enabled()
+    began = time.monotonic()
+    first, second = page.evaluate(AT_ONCE)
+    expect(page.locator("#approve")).to_be_enabled()
+    assert time.monotonic() - began >= 0.7
+    assert (room.state(first), room.state(second)) == ("approved", "pending")
+    page.get_by_role("button", name="Approve and send").dblclick()
+    expect(page.locator("#letter")).not_to_have_attribute("data-letter", second)
+    expect(page.locator("#approve")).to_be_enabled()
+    assert room.state(second) == "approved"
+    assert room.state(present(page.locator("#letter").get_attribute("data-letter"))) == "pending"
+
+
+def test_walking_through_a_long_queue_moves_the_list_and_not_the_page(
+    rooms: Rooms, visits: Visits
+) -> None:
+    room = rooms(undo_seconds=603)
+    for at in range(18):
+        room.propose(body=f"{at}\n" * 60)
+    page = visits.page(room, viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    place = "[scrollY, document.querySelector('.bar').getBoundingClientRect().y, document.querySelector('.actions').getBoundingClientRect().y]"
+    before = page.evaluate(place)
+    for key in "j" * 17 + "k" * 4:
+        here = page.url
+        page.keyboard.press(key)
+        expect(page).not_to_have_url(here)
+        expect(page.locator("#queue [aria-current]")).to_be_in_viewport()
+        assert page.evaluate(place) == before
 
 
 def test_keys_with_control_or_alt_are_the_browsers(desk: Room, visits: Visits) -> None:
@@ -133,11 +269,12 @@ def test_the_first_stop_skips_to_the_content(desk: Room, visits: Visits) -> None
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
-    assert focused(page) == "main"
+    expect(page.locator("main")).to_be_focused()
 
 
 def test_every_stop_of_a_letter_can_be_seen(desk: Room, visits: Visits) -> None:
     page = visits.letter(desk, desk.propose())
+    expect(page.locator("#approve")).to_be_enabled()
     stops = set()
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -164,8 +301,8 @@ def test_the_focus_stays_where_it_was_when_the_queue_changes(desk: Room, visits:
 def test_the_focus_is_not_lost_when_another_decides(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
-    page.keyboard.press("a")
-    expect(page.locator("#approve")).to_be_focused()
+    expect(page.locator("#approve")).to_be_enabled()
+    page.locator("#approve").focus()
     desk.person.run("reject", id, "--reason", "meanwhile")
     expect(page.locator("#letter .state")).to_contain_text("meanwhile")
     assert focused(page) == "main"

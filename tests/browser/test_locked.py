@@ -1,9 +1,11 @@
 """At trust desk: the passphrase is asked for at the door, and again after a while."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.served import PASSPHRASE, Room, Rooms, Visits, status, until
+from tests.browser.served import PASSPHRASE, Room, Rooms, Visits, approve, status, until
 
 
 @pytest.fixture
@@ -26,8 +28,10 @@ def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
     expect(page.locator(".notice.stop")).to_contain_text("not the passphrase")
     assert page.context.cookies() == []
     give(page, PASSPHRASE, "Open the desk")
-    expect(page).to_have_url(f"{guarded.address}/")
-    expect(page.locator("header")).to_contain_text("trust desk")
+    # The queue, or its first letter.
+    expect(page).to_have_url(re.compile(f"^{guarded.address}/(letter/[a-z2-7]{{10}})?$"))
+    expect(page.locator("#queue")).to_be_visible()
+    expect(page.locator("header.bar")).to_contain_text("trust desk")
 
 
 def test_the_address_alone_lets_nobody_in(guarded: Room, visits: Visits) -> None:
@@ -45,7 +49,8 @@ def test_an_approval_needs_no_passphrase_again_at_once(guarded: Room, visits: Vi
     page.goto(guarded.invite())
     give(page, PASSPHRASE, "Open the desk")
     page.goto(guarded.url(id))
-    page.get_by_role("button", name="Approve and send").click()
+    approve(page)
+    page.goto(guarded.url(id))
     expect(page.locator("#letter .state")).to_contain_text("Sent")
     assert guarded.person.show(id)["state"] == "sent"
 
@@ -98,7 +103,9 @@ def test_the_lock_leads_to_no_other_place(guarded: Room, visits: Visits) -> None
         page.reload()
     page.locator("[name=next]").evaluate("one => one.value = '//evil.example/'")
     give(page, PASSPHRASE, "Unlock")
-    expect(page).to_have_url(f"{guarded.address}/")
+    # The queue, or its first letter.
+    expect(page).to_have_url(re.compile(f"^{guarded.address}/(letter/[a-z2-7]{{10}})?$"))
+    expect(page.locator("#queue")).to_be_visible()
 
 
 def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms: Rooms, visits: Visits) -> None:

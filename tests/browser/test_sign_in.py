@@ -1,5 +1,6 @@
 """The door: who gets in, and what a post must bring."""
 
+import re
 from typing import TypedDict
 
 import httpx2
@@ -34,11 +35,14 @@ def posted(
 
 
 def test_the_address_leads_to_the_queue_by_itself(desk: Room, visits: Visits) -> None:
+    desk.propose()
     page = visits.window().new_page()
     page.goto(desk.invite())
-    page.wait_for_url(f"{desk.address}/")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("wait")
-    expect(page.locator("header")).to_contain_text("Ada")
+    expect(page).to_have_url(
+        re.compile(f"^{desk.address}/letter/[a-z2-7]{{10}}$")
+    )  # the first letter is open
+    expect(page.locator("#queue [aria-current]")).to_have_count(1)
+    expect(page.locator("header.bar")).to_contain_text("Ada")
 
 
 def test_without_scripts_it_takes_one_click(desk: Room, visits: Visits) -> None:
@@ -46,7 +50,7 @@ def test_without_scripts_it_takes_one_click(desk: Room, visits: Visits) -> None:
     page.goto(desk.invite("Bo"))
     page.get_by_role("button", name="Open the desk").click()
     expect(page).to_have_url(f"{desk.address}/")
-    expect(page.locator("header")).to_contain_text("Bo")
+    expect(page.locator("header.bar")).to_contain_text("Bo")
 
 
 def test_the_address_lets_only_one_browser_in(desk: Room, visits: Visits) -> None:
@@ -92,7 +96,7 @@ def test_nothing_is_shown_or_done_for_who_was_not_let_in(desk: Room) -> None:
 def test_the_cookie_is_kept_from_scripts_and_from_other_sites(desk: Room, visits: Visits) -> None:
     page = visits.window().new_page()
     page.goto(desk.invite())
-    page.wait_for_url(f"{desk.address}/")
+    page.locator("#queue").wait_for()
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"]
     assert cookie["sameSite"] == "Strict"
@@ -102,7 +106,7 @@ def test_the_cookie_is_kept_from_scripts_and_from_other_sites(desk: Room, visits
 def test_who_signs_out_is_not_let_in_again(desk: Room, visits: Visits) -> None:
     page = visits.window().new_page()
     page.goto(desk.invite())
-    page.wait_for_url(f"{desk.address}/")
+    page.locator("#queue").wait_for()
     kept = page.context.storage_state()
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator("main")).to_contain_text("not signed in")

@@ -1,11 +1,12 @@
 """With scripts off: everything that a person decides works all the same."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.served import Room, Visits
+from tests.browser.served import Room, Visits, reject
 
 Plain = Callable[[Room, str], Page]
 
@@ -50,9 +51,8 @@ def test_an_approval_is_undone(desk: Room, plain: Plain) -> None:
 def test_a_letter_is_rejected_with_its_reason(desk: Room, plain: Plain) -> None:
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
-    page.locator("#reject summary").click()
-    page.get_by_label("Reason (the agent").fill("Too long")
-    page.locator("#reject").get_by_role("button", name="Reject").click()
+    reject(page, "Too long")
+    expect(page).to_have_url(re.compile(desk.url(id)))
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     assert desk.state(id) == "rejected"
 
@@ -72,7 +72,7 @@ def test_a_letter_is_edited_and_approved(desk: Room, plain: Plain) -> None:
 def test_what_scripts_would_load_is_a_link_away(desk: Room, plain: Plain) -> None:
     mail = desk.agent.first("in:inbox")
     page = plain(desk, f"/letter/{desk.agent.done('reply_email', id=mail, body='Thanks.')['letter']}")  # fmt: skip
-    page.get_by_role("link", name="Show the conversation").click()
+    page.get_by_role("link", name="The mail it answers").click()
     expect(page.locator("main")).to_contain_text("answered here")
     page.get_by_role("link", name="Back").click()
     expect(page.locator("#approve")).to_be_visible()
