@@ -1,4 +1,4 @@
-"""The page: how long the queue takes at the server, how large it is, and how soon a second tab knows of a decision."""
+"""The page: how long the queue and a letter take at the server, how large they are, and how soon a second tab knows of a decision."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from starlette.routing import Route
 from bench.command import POSTROOM, environment
 from bench.desk import ROOMY, WAITING, Office, lodging, silent
 from bench.report import Bound, Measure, Times, progress, say
+from postroom.web.templates import STATIC
 
 RUNS, WARM, DECISIONS = 60, 5, 20
-QUICK, SMALL, SOON = Bound(100, "ms"), Bound(60_000, "bytes"), Bound(1, "s")
+TIMES = {"the queue": Bound(3, "×"), "one letter": Bound(8, "×")}
+SIZES = {"queue": Bound(60_000, "bytes"), "script": Bound(15_000, "bytes"), "style": Bound(25_000, "bytes")}  # fmt: skip
+SOON = Bound(0.3, "s")
 
 
 def run() -> list[Measure]:
@@ -111,16 +114,19 @@ def _pages(browser: httpx2.Client, address: str, bare: str, paths: dict[str, str
     say(f"the same bytes from a bare server: median {base.median * 1e3:.2f} ms")
     measures = []
     for name, times in ((name, Times(found)) for name, found in taken.items()):
-        first = name == "the queue"
-        bound, verdict = (str(QUICK), QUICK.verdict(times.median * 1e3)) if first else ("", "")
-        measures.append(Measure("page", name, times.median, "s", "bare server", base.median, bound, verdict))  # fmt: skip
+        ratio, bound = times.median / base.median, TIMES.get(name)
+        shown, verdict = (str(bound), bound.verdict(ratio)) if bound else ("", "")
+        measures.append(Measure("page", name, times.median, "s", "bare server", base.median, shown, verdict))  # fmt: skip
         say(
-            f"{name:12} median {times.median * 1e3:7.2f} ms{times.median / base.median:7.1f} ×"
-            f"  {sizes[name]:>7,} bytes  {bound} {verdict}".rstrip()
+            f"{name:12} median {times.median * 1e3:7.2f} ms{ratio:7.1f} ×"
+            f"  {sizes[name]:>7,} bytes  {shown} {verdict}".rstrip()
         )
-    size, verdict = sizes["the queue"], SMALL.verdict(sizes["the queue"])
-    say(f"bytes of the queue: {size:,}  {SMALL} {verdict}")
-    return [*measures, Measure("page", "bytes of the queue", size, "bytes", "", 0, str(SMALL), verdict)]  # fmt: skip
+    files = {"queue": sizes["the queue"], "script": len(STATIC["desk.js"]), "style": len(STATIC["desk.css"])}  # fmt: skip
+    for name, size in files.items():
+        verdict = SIZES[name].verdict(size)
+        say(f"bytes of the {name}: {size:,}  {SIZES[name]} {verdict}")
+        measures.append(Measure("page", f"bytes of the {name}", size, "bytes", "", 0, str(SIZES[name]), verdict))  # fmt: skip
+    return measures
 
 
 def _decisions(office: Office, browser: httpx2.Client, address: str) -> list[Measure]:
