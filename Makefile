@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help demo test crash test-real check nightly lint listings picture confusables screens bench lock coverage mutants clean
+.PHONY: help demo test crash test-real check nightly lint listings picture confusables screens scenes bench lock coverage mutants clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -70,7 +70,11 @@ confusables: $(VENV)/.runtime  ## write the table of confusable letters anew, fr
 
 screens: $(VENV)/.browser  ## retake the screenshots of the page in docs/, in a real browser
 	bash tests/real/install
-	$(BIN)/python scripts/screens.py
+	$(BIN)/python -m scripts.screens
+
+scenes: $(VENV)/.browser  ## take screenshots of every state of the page into .scenes/, light and dark, wide and phone
+	bash tests/real/install
+	$(BIN)/python -m scripts.scenes .scenes
 
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench
@@ -91,4 +95,4 @@ lock: $(VENV)/.dev  ## update the lock files in requirements/ (installs uv into 
 	bash requirements/lock $(VENV)/lock/bin/uv
 
 clean:          ## remove what these tasks made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage* .durations.json mutants.json
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage* .durations.json mutants.json .scenes
