@@ -102,7 +102,7 @@ def view_letter(entry: Entry, card: Card, *, has_boxes: bool = False) -> LetterV
     return LetterView(
         segments=tuple(_segments(letter.text[:MAX_TEXT_SHOWN], highlights, by_item, boxes)),
         notes=notes,
-        people={what: note for what, note in by_item.items() if note.item.kind in PEOPLE},
+        people={note.item.what: note for note in reversed(notes) if note.item.kind in PEOPLE},
         files=[_view_file(entry, at, boxes) for at in range(len(letter.attachments))],
         lines=lines,
         facts=[line for line in card.facts if line.kind != "attachment"],

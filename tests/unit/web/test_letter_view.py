@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core import life
@@ -175,6 +175,7 @@ LINES = st.builds(
 
 
 @given(st.lists(ITEMS, max_size=8), st.lists(LINES, max_size=8))
+@example([CardItem("address", ANN.spec, ""), CardItem("answers to", ANN.spec, "")], [CardLine(Level.STOP, "links", "Look at it.", (ANN.spec,))])  # fmt: skip
 def test_every_red_line_has_a_box_and_every_box_stands_on_the_page_once(
     items: list[CardItem], lines: list[CardLine]
 ) -> None:
