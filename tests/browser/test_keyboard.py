@@ -3,9 +3,9 @@
 import re
 import time
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.served import Room, Rooms, Visits, red, tick
+from tests.browser.served import Room, Rooms, Visits, red, tick, until
 from tests.narrow import present
 
 
@@ -306,3 +306,72 @@ def test_the_focus_is_not_lost_when_another_decides(desk: Room, visits: Visits) 
     desk.person.run("reject", id, "--reason", "meanwhile")
     expect(page.locator("#letter .state")).to_contain_text("meanwhile")
     assert focused(page) == "main"
+
+
+def test_a_key_decides_nothing_about_a_letter_that_is_not_shown(
+    rooms: Rooms, visits: Visits
+) -> None:
+    """On a narrow window the queue is shown alone, although its first letter is in the page."""
+    room = rooms(undo_seconds=602)
+    id = room.propose()
+    page = visits.page(room, viewport={"width": 800, "height": 700})
+    expect(page.locator("#letter")).to_be_hidden()
+    expect(page.locator("#approve")).to_be_enabled()
+    for key in ("a", "e", "r", "v", "u", "m"):
+        page.keyboard.press(key)
+    expect(page).to_have_url(f"{room.address}/")
+    expect(page.locator("#reject")).to_be_hidden()
+    assert room.state(id) == "pending"
+
+
+def test_a_key_decides_nothing_while_another_letter_is_on_its_way(
+    rooms: Rooms, visits: Visits
+) -> None:
+    room = rooms(undo_seconds=603)
+    first, second = room.propose(), room.propose()
+    page = visits.letter(room, second)
+    press(page, "Shift")
+    waiting = list[Route]()
+    page.route(f"**/letter/{first}", lambda route: waiting.append(route))  # noqa: PLW0108
+    page.keyboard.press("j")
+    until(lambda: page.evaluate("true") and waiting)
+    page.keyboard.press("a")
+    expect(page.locator("#approve")).to_be_disabled()
+    waiting[0].continue_()
+    expect(page.locator("#letter")).to_have_attribute("data-letter", first)
+    assert [room.state(first), room.state(second)] == ["pending", "pending"]
+
+
+BUSY = """
+const real = fetch;
+window.fetch = async (...given) => {
+  const answer = await real(...given);
+  if (!given[1]?.body) return answer;
+  const busy = new Response("<main>Busy</main>", { status: 503 });
+  Object.defineProperties(busy, { redirected: { value: true }, url: { value: answer.url } });
+  return busy;
+};
+"""
+
+
+def test_a_verdict_that_was_done_is_never_called_not_done(rooms: Rooms, visits: Visits) -> None:
+    """The page after it could not be shown: the browser loads it again."""
+    room = rooms(undo_seconds=604)
+    first, second = room.propose(), room.propose()
+    page = visits.letter(room, second)
+    page.evaluate(BUSY)
+    press(page, "a")
+    expect(page.locator("#letter")).to_have_attribute("data-letter", first)
+    expect(page.locator("#toast")).to_contain_text("Approved.")
+    expect(page.locator("body")).not_to_contain_text("Not done")
+    assert room.state(second) == "approved"
+
+
+def test_a_search_beside_an_edit_loses_no_word_of_it(desk: Room, visits: Visits) -> None:
+    id = desk.propose()
+    page = visits.page(desk, f"/letter/{id}/edit")
+    page.get_by_label("Text").fill("An hour's work.")
+    page.locator("#find").fill("something else")
+    began = page.evaluate("performance.now()")
+    page.wait_for_function("began => performance.now() > began + 600", arg=began)
+    expect(page.get_by_label("Text")).to_have_value("An hour's work.")

@@ -832,6 +832,24 @@ def test_the_lines_about_recipients_and_files_name_them() -> None:
     assert about(card, "links") == [("https://evil.org/1", "https://evil.org/2")]
 
 
+def test_no_two_items_have_one_name() -> None:
+    """Otherwise the page would show the source of one beside the other."""
+    good, bad = "DE89 3704 0044 0532 0130 00", "GB33 BUKB 2020 1555 5555 55"
+    long = f"https://evil.org/{'a' * 400}"
+    text = f"Pay to {good} or {bad}, see {long}1 or {long}2."
+    mails = {token: (shown("body", sender=f"{n}@evil.org"),) for n, one in enumerate((good, bad, f"{long}1", f"{long}2")) for token in tokens(one)}  # fmt: skip
+    card = assess(letter(text=text), known(seen=mails))
+    names = [(one.kind, one.what) for one in card.items]
+    assert len({what for kind, what in names if kind in ("number", "link")}) == 4
+    assert {("number", "a number"), ("number", "a number (2)")} <= set(names)
+    sources = {text[slice(*one.places[0])]: one.where for one in card.items if one.kind in ("number", "link")}  # fmt: skip
+    assert [sources[one].split("@")[0] for one in (good, bad, f"{long}1", f"{long}2")] == [*"0123"]
+    lines = [
+        line.about for line in card.lines if line.kind == "from_mail" and "number" in line.text
+    ]
+    assert sorted(lines) == [("a number",), ("a number (2)",)]
+
+
 def test_a_number_that_is_a_secret_is_named_by_what_it_is() -> None:
     for text, what in (
         ("Pay to DE89 3704 0044 0532 0130 00.", "a number"),
