@@ -330,13 +330,15 @@ def test_a_key_decides_nothing_while_another_letter_is_on_its_way(
     room = rooms(undo_seconds=603)
     first, second = room.propose(), room.propose()
     page = visits.letter(room, second)
-    press(page, "Shift")
     waiting = list[Route]()
     page.route(f"**/letter/{first}", lambda route: waiting.append(route))  # noqa: PLW0108
     page.keyboard.press("j")
     until(lambda: page.evaluate("true") and waiting)
-    page.keyboard.press("a")
+    # Once the first moments of the letter that is left have passed, too.
+    began = page.evaluate("performance.now()")
+    page.wait_for_function("began => performance.now() > began + 900", arg=began)
     expect(page.locator("#approve")).to_be_disabled()
+    page.keyboard.press("a")
     waiting[0].continue_()
     expect(page.locator("#letter")).to_have_attribute("data-letter", first)
     assert [room.state(first), room.state(second)] == ["pending", "pending"]

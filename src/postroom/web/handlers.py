@@ -393,9 +393,8 @@ class Handlers:
             if not approves:
                 return changed
             try:
-                _require_boxes(
-                    changed.letter, changed.card, request.form
-                )  # a mail may have come since
+                # A mail that came since the review may have made it red.
+                _require_boxes(changed.letter, changed.card, request.form)
                 return self._approve(request, changed.digest)
             except PostroomError as error:
                 error.message = f"Your change was saved, but not approved: {error.message}"

@@ -20,9 +20,7 @@ UNREAD_SECONDS: Final = 1.0  # until it is noticed that a page was opened
 BUSY_SECONDS: Final = 1.0  # between two rounds while a page is open or a letter is to be sent
 IDLE_SECONDS: Final = 5.0  # between two rounds otherwise
 KEEP_ALIVE: Final = 15.0  # seconds after which a stream without events sends a comment
-STALE_SECONDS: Final = (
-    2.0  # since a look at the folders, after which a page that is opened looks again
-)
+STALE_SECONDS: Final = 2.0  # since a look at the folders, until a page looks again
 MAX_STREAMS: Final = 100  # pages that are told about changes
 MAX_NOTICES: Final = 20  # sentences that wait to be shown
 
@@ -93,9 +91,8 @@ class AutoDispatcher:
         self._notices: list[str] = []  # that no page has shown yet
         self._known: set[str] = set()  # that were reported and still hold
         self.problem = ""  # why the last round failed
-        self._reconciled = float(
-            "-inf"
-        )  # when the folders were last looked at, on the steady clock
+        # When the folders were last looked at, on the steady clock.
+        self._reconciled = float("-inf")
 
     def add_notices(self, sentences: Sequence[str]) -> None:
         """Keep these sentences until a page has shown them; one that still holds is not repeated."""

@@ -58,13 +58,14 @@ const letter = () => find("article[data-letter]");
 const on_letter = () => document.body.classList.contains("letter");
 let turn = 0;
 
-// No verdict counts while a letter has just been shown.
 const verdicts = () => all(".actions form.verdict:not(.undo) button, #approve");
+let opening = false;  // another letter was asked for, and is not here yet
 
+// No verdict counts while a letter has just been shown, or while another is on its way.
 function settle() {
   for (const button of verdicts()) {
     button.disabled = true;
-    setTimeout(() => { button.disabled = "stale" in button.dataset; }, 700);
+    setTimeout(() => { button.disabled = opening || "stale" in button.dataset; }, 700);
   }
 }
 
@@ -111,14 +112,18 @@ function put(fresh, address, push) {
 
 async function open(address, push = true) {
   const number = ++turn;
+  opening = true;
   for (const button of verdicts()) button.disabled = true;  // they decide about the letter that is left
   try {
     const answer = await fetch(address);
     const fresh = parse(await answer.text());
     if (number !== turn) return;
+    opening = false;
     if (find("body.desk", fresh)) put(fresh, answer.url, push);
     else location.assign(address);
   } catch {
+    if (number !== turn) return;
+    opening = false;
     tell(STOPPED, true);
     settle();
   }
@@ -135,6 +140,7 @@ async function decide(form, button) {
     const answer = await fetch(form.action, { method: "POST", body: data });
     const fresh = parse(await answer.text());
     turn += 1;
+    opening = false;
     if (find("body.desk", fresh)) put(fresh, answer.redirected ? answer.url : location, answer.redirected);
     // The verdict was carried out, but the page after it cannot be shown.
     else if (answer.redirected) location.assign(answer.url);
